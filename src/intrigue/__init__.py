@@ -1,0 +1,1 @@
+"""intrigue makes reinforcement-learning agents curious."""

@@ -1,0 +1,76 @@
+"""One environment as the worker pool sees it: encoded observations in, encoded actions out, state that can be saved.
+
+An environment is one file in this package (or a plug-in file):
+
+    @register_env("rooms", config=RoomsConfig)
+    class Rooms(Env):
+        def __init__(self, cfg: RoomsConfig, name: str) -> None: ...
+
+`name` is what follows the family in the id: `CartPole-v1` of `gym/CartPole-v1`, empty for a built-in such as `rooms`.
+No environment file may import torch: workers start without it.
+"""
+
+from __future__ import annotations
+
+import abc
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import gymnasium as gym
+
+from intrigue.errors import SnapshotUnsupported
+from intrigue.spaces import Array
+from intrigue.state import State
+
+
+@dataclass(frozen=True, slots=True)
+class EnvInfo:
+    """Facts about an environment that do not change while it lives."""
+
+    obs_space: gym.Space[Any]
+    action_space: gym.Space[Any]
+    frames_per_step: int = 1
+    places: int = 0
+    """How many distinct places coverage counts; 0 where the environment does not know."""
+    can_snapshot: bool = True
+
+
+class Step(NamedTuple):
+    """What one step gave. `obs` is the true successor, also at the end of an episode."""
+
+    obs: Array
+    reward: float
+    terminated: bool
+    truncated: bool
+    place: int = -1
+    """Index of the place the agent is now in, below `EnvInfo.places`; -1 where unknown."""
+
+
+class Env(abc.ABC):
+    """A single environment. Observations and actions are encoded (`intrigue.spaces`)."""
+
+    info: EnvInfo
+
+    @abc.abstractmethod
+    def reset(self, seed: int | None) -> Array:
+        """The first observation of a new episode. A seed restarts the environment's own random stream."""
+
+    @abc.abstractmethod
+    def step(self, action: Array) -> Step:
+        """One agent step. Never resets by itself."""
+
+    def snapshot(self) -> State:
+        """All that `restore` needs to go on exactly from here."""
+        raise SnapshotUnsupported(f"{type(self).__name__} cannot save its state")
+
+    def restore(self, state: State) -> None:
+        """Put back what `snapshot` gave."""
+        raise SnapshotUnsupported(f"{type(self).__name__} cannot restore a saved state")
+
+    def render(self) -> Array | None:
+        """A picture of now, (height, width, 3) uint8, or None where there is none."""
+        return None
+
+    def close(self) -> None:
+        """Let go of what the environment holds."""
+        return

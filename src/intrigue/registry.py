@@ -1,0 +1,231 @@
+"""Plug-ins by name: one file each, found by scanning, described without importing.
+
+A plug-in registers its class with a decorator whose arguments are literals:
+
+    @register_reward("nnm", config=NuclearNormConfig)
+    class NuclearNorm(IntrinsicReward): ...
+
+Most plug-in files import torch, which takes seconds. Names, summaries and configuration fields are therefore read from
+the file's syntax tree: its registrations, its dataclasses and the plain assignments they use are evaluated, the rest is
+not. A wrong configuration is answered before torch is ever loaded. `Registry.get` imports the file for real.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import importlib
+import importlib.metadata
+import importlib.util
+import sys
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from intrigue.errors import ConfigError, Problem, unknown_name
+
+T = TypeVar("T")
+C = TypeVar("C", bound=type)
+
+# Modules a configuration dataclass may use; none of them loads torch.
+LIGHT_MODULES = ("__future__", "dataclasses", "enum", "math", "typing", "intrigue.fields")
+
+
+@dataclass(frozen=True)
+class EmptyConfig:
+    """The configuration of a plug-in that has none."""
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """What a plug-in file says of itself, read without importing it."""
+
+    name: str
+    summary: str
+    docstring: str
+    origin: str
+    config: type[Any]
+    namespace: Mapping[str, Any] = field(repr=False)
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    notes: Mapping[str, str] = field(default_factory=dict)
+    """The trailing comment of each configuration field: its source or its meaning."""
+
+    def hints(self) -> dict[str, Any]:
+        """The types of the configuration's fields, limits included."""
+        return typing.get_type_hints(self.config, globalns=dict(self.namespace), include_extras=True)
+
+    def default(self, name: str) -> Any:
+        """The default of one configuration field under this name."""
+        if name in self.defaults:
+            return self.defaults[name]
+        spec = {each.name: each for each in dataclasses.fields(self.config)}[name]
+        return spec.default_factory() if spec.default_factory is not dataclasses.MISSING else spec.default
+
+
+@dataclass(frozen=True)
+class Entry(Generic[T]):
+    """A registered class, imported and ready to build."""
+
+    cls: type[T]
+    config: type[Any]
+    defaults: Mapping[str, Any]
+
+
+class Registry(Generic[T]):
+    """The plug-ins of one kind: the files of one package, installed entry points, and files a user names."""
+
+    def __init__(self, kind: str, package: str) -> None:
+        self.kind = kind
+        self.package = package
+        self._entries: dict[str, Entry[T]] = {}
+        self._files: dict[str, Path] = {}
+        self._extra_files: list[Path] = []
+
+    def register(
+        self, name: str, config: type[Any] = EmptyConfig, defaults: Mapping[str, Any] | None = None
+    ) -> Callable[[C], C]:
+        """A decorator that files the class under `name`."""
+
+        def file_under(cls: C) -> C:
+            self._entries[name] = Entry(cls, config, dict(defaults or {}))
+            return cls
+
+        return file_under
+
+    def names(self) -> list[str]:
+        """Every known name, sorted."""
+        return sorted(self.declarations())
+
+    def declarations(self) -> dict[str, Declaration]:
+        """Every plug-in's own description, by name."""
+        found: dict[str, Declaration] = {}
+        for path in self._plugin_files():
+            for declaration in read_declarations(path, f"register_{self.kind}"):
+                if declaration.name in found:
+                    other = found[declaration.name].origin
+                    raise ConfigError(f"{self.kind} {declaration.name!r} is registered twice: in {other} and in {path}")
+                found[declaration.name] = declaration
+                self._files[declaration.name] = path
+        return found
+
+    def declaration(self, name: str) -> Declaration:
+        """One plug-in's own description."""
+        known = self.declarations()
+        if name not in known:
+            raise ConfigError([Problem(self.kind, unknown_name(name, known, f"See `intrigue list {self.kind}s`."))])
+        return known[name]
+
+    def get(self, name: str) -> Entry[T]:
+        """The registered class, importing its file when needed."""
+        if name not in self._entries:
+            self.declaration(name)
+            import_file(self._files[name], self.package)
+        return self._entries[name]
+
+    def add_file(self, path: Path) -> None:
+        """Take plug-ins from a file outside the package."""
+        if path not in self._extra_files:
+            self._extra_files.append(path)
+
+    def extra_files(self) -> list[Path]:
+        """The files added by hand, in order."""
+        return list(self._extra_files)
+
+    def _plugin_files(self) -> Iterator[Path]:
+        spec = importlib.util.find_spec(self.package)
+        assert spec is not None and spec.origin is not None
+        for path in sorted(Path(spec.origin).parent.glob("*.py")):
+            if not path.name.startswith("_"):
+                yield path
+        for point in importlib.metadata.entry_points(group=f"intrigue.{self.kind}s"):
+            found = importlib.util.find_spec(point.module)
+            if found is not None and found.origin is not None:
+                yield Path(found.origin)
+        yield from self._extra_files
+
+
+def read_declarations(path: Path, decorator: str) -> list[Declaration]:
+    """The registrations in a file, with their configurations, without running the rest of it."""
+    source = path.read_text(encoding="utf-8")
+    tree = ast.parse(source, filename=str(path))
+    registrations = list(_registrations(tree, decorator))
+    if not registrations:
+        return []
+    namespace: dict[str, Any] = {"__name__": f"intrigue_declared_{path.stem}", "EmptyConfig": EmptyConfig}
+    light = [node for node in tree.body if _is_light(node)]
+    exec(compile(ast.Module(light, type_ignores=[]), str(path), "exec"), namespace)
+    docstring = ast.get_docstring(tree) or ""
+    notes = _field_notes(tree, source)
+    return [
+        Declaration(
+            name=name,
+            summary=docstring.split("\n")[0].strip(),
+            docstring=docstring,
+            origin=str(path),
+            config=namespace[config],
+            namespace=namespace,
+            defaults=defaults,
+            notes=notes.get(config, {}),
+        )
+        for name, config, defaults in registrations
+    ]
+
+
+def import_file(path: Path, package: str) -> None:
+    """Import a plug-in file, as a submodule when it lies in the package."""
+    spec = importlib.util.find_spec(package)
+    if spec is not None and spec.origin is not None and path.parent == Path(spec.origin).parent:
+        importlib.import_module(f"{package}.{path.stem}")
+        return
+    module_name = f"intrigue_plugin_{path.stem}"
+    plugin = importlib.util.spec_from_file_location(module_name, path)
+    assert plugin is not None and plugin.loader is not None
+    module = importlib.util.module_from_spec(plugin)
+    sys.modules[module_name] = module
+    plugin.loader.exec_module(module)
+
+
+def _registrations(tree: ast.Module, decorator: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    for node in tree.body:
+        if not isinstance(node, ast.ClassDef | ast.FunctionDef):
+            continue
+        for call in reversed(node.decorator_list):
+            if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == decorator:
+                keywords = {word.arg: word.value for word in call.keywords}
+                config = keywords.get("config")
+                defaults = keywords.get("defaults")
+                yield (
+                    ast.literal_eval(call.args[0]),
+                    config.id if isinstance(config, ast.Name) else "EmptyConfig",
+                    ast.literal_eval(defaults) if defaults is not None else {},
+                )
+
+
+def _is_light(node: ast.stmt) -> bool:
+    match node:
+        case ast.ImportFrom(module=module):
+            return module in LIGHT_MODULES
+        case ast.Import(names=names):
+            return all(alias.name in LIGHT_MODULES for alias in names)
+        case ast.ClassDef(decorator_list=decorators):
+            return any("dataclass" in ast.unparse(each) for each in decorators)
+        case ast.Assign(value=value):
+            return isinstance(value, ast.Constant) or ast.unparse(value).startswith(("Literal[", "Annotated["))
+        case _:
+            return False
+
+
+def _field_notes(tree: ast.Module, source: str) -> dict[str, dict[str, str]]:
+    lines = source.splitlines()
+    notes: dict[str, dict[str, str]] = {}
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef):
+            for entry in node.body:
+                if isinstance(entry, ast.AnnAssign) and isinstance(entry.target, ast.Name):
+                    line = lines[(entry.end_lineno or entry.lineno) - 1]
+                    _, mark, comment = line.partition("  # ")
+                    if mark:
+                        notes.setdefault(node.name, {})[entry.target.id] = comment.strip()
+    return notes

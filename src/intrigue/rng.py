@@ -1,0 +1,50 @@
+"""Randomness as named streams from one seed; nothing in the package draws from a global generator.
+
+    seed ──SHA-256(seed, name)──► one generator per name: init, act, update, reward, eval, …
+
+A stream never depends on how much another one was used, so adding a draw in one place moves nothing elsewhere.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import torch
+
+from intrigue.seeds import derive_seed
+from intrigue.state import State
+
+STREAM_NAMES = ("act", "update", "reward", "noise", "eval")
+
+
+class Streams:
+    """One generator per named purpose, on one device, all from one seed."""
+
+    def __init__(self, seed: int, device: torch.device | str = "cpu") -> None:
+        self.seed = seed
+        self._generators = {}
+        for name in STREAM_NAMES:
+            generator = torch.Generator(device=device)
+            generator.manual_seed(derive_seed(seed, name))
+            self._generators[name] = generator
+
+    def __getitem__(self, name: str) -> torch.Generator:
+        return self._generators[name]
+
+    def state_dict(self) -> State:
+        """Where every stream stands."""
+        return {name: generator.get_state() for name, generator in self._generators.items()}
+
+    def load_state_dict(self, state: State) -> None:
+        """Put every stream back where it stood."""
+        for name, generator in self._generators.items():
+            generator.set_state(state[name].cpu())
+
+
+@contextlib.contextmanager
+def seeded_construction(seed: int, name: str) -> Iterator[None]:
+    """A scope in which torch's global generator is seeded, for module constructors that know no other; put back after."""
+    with torch.random.fork_rng(devices=[]):
+        torch.random.default_generator.manual_seed(derive_seed(seed, name))
+        yield

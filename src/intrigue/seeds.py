@@ -1,0 +1,11 @@
+"""Seeds for named purposes from the one seed of a run. Knows no torch, so that environment workers can use it."""
+
+from __future__ import annotations
+
+import hashlib
+
+
+def derive_seed(seed: int, *names: str | int) -> int:
+    """A seed below 2^31 that depends on the run's seed and on every name, and on nothing else."""
+    text = "\0".join([str(seed), *map(str, names)])
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little") % (2**31)
