@@ -1,1 +1,18 @@
-"""."""
+"""Nuclear norms of batches of small matrices; `score.py` has the mathematics and `dispatch.py` the choice of method."""
+
+from intrigue.nuclear.contract import MatrixError, MatrixTypeError
+from intrigue.nuclear.dispatch import METHODS, Method, choose_method
+from intrigue.nuclear.score import OnNonfinite, nuclear_floor, nuclear_norm, nuclear_ratio, nuclear_score
+
+__all__ = [
+    "METHODS",
+    "MatrixError",
+    "MatrixTypeError",
+    "Method",
+    "OnNonfinite",
+    "choose_method",
+    "nuclear_floor",
+    "nuclear_norm",
+    "nuclear_ratio",
+    "nuclear_score",
+]

@@ -1,0 +1,72 @@
+"""What the nuclear functions accept, and the errors for everything else.
+
+Accepted: a tensor of shape (..., n, m) with n, m ≥ 1, dtype float16, bfloat16, float32 or float64. Any leading batch
+shape is fine, an empty one included: no matrices in, no scores out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import torch
+from torch import Tensor
+
+from intrigue.errors import IntrigueError, NonFiniteError, unknown_name
+
+ACCEPTED_DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+
+
+class MatrixError(IntrigueError, ValueError):
+    """The tensor is no batch of matrices, or an option has an unknown value."""
+
+
+class MatrixTypeError(MatrixError, TypeError):
+    """Not a tensor, or a tensor of a dtype that holds no real numbers."""
+
+
+def check_matrices(z: Tensor) -> None:
+    """Nothing when `z` is a batch of real matrices.
+
+    Raises MatrixTypeError for what is no real floating tensor, MatrixError for fewer than two axes or an empty matrix.
+    """
+    if not isinstance(z, Tensor):
+        raise MatrixTypeError(
+            f"matrices must be a torch.Tensor, got {type(z).__name__}. Accepted: a tensor of shape (..., n, m). "
+            "Convert arrays with torch.as_tensor first."
+        )
+    if z.dtype not in ACCEPTED_DTYPES:
+        names = ", ".join(str(dtype).removeprefix("torch.") for dtype in ACCEPTED_DTYPES)
+        given = str(z.dtype).removeprefix("torch.")
+        raise MatrixTypeError(f"matrices have dtype {given}. Accepted: {names}. Convert with z.float() first.")
+    if z.dim() < 2:
+        raise MatrixError(
+            f"matrices have shape {tuple(z.shape)}. Accepted: (..., n, m), n states of m dimensions as rows. "
+            "Add the missing axis, for one state z[None]."
+        )
+    if 0 in z.shape[-2:]:
+        raise MatrixError(
+            f"matrices of shape {tuple(z.shape)} have no entries. Accepted: (..., n, m) with n ≥ 1 and m ≥ 1. "
+            "Pass at least one state of at least one dimension; only batch axes may be empty."
+        )
+
+
+def check_option(option: str, value: str, known: Collection[str]) -> None:
+    """Nothing when `value` is a known value of `option`; raises MatrixError with the nearest one otherwise."""
+    if value not in known:
+        raise MatrixError(f"{option}: {unknown_name(str(value), known)}")
+
+
+def require_finite(broken: Tensor, name: str) -> None:
+    """Nothing when no entry of `broken` (True per non-finite matrix, in batch shape) is set.
+
+    Raises NonFiniteError with their number and the first index. Reads one number back from the device.
+    """
+    count = int(broken.sum())
+    if count == 0:
+        return
+    first = tuple(broken.nonzero()[0].tolist())
+    where = f"the first at index {first}" if first else "the only one given"
+    raise NonFiniteError(
+        f"{name}: {count} of {broken.numel()} matrices contain NaN or infinity, {where}. Accepted: finite entries. "
+        'Find where they arise, or pass on_nonfinite="propagate" to get NaN for those matrices alone.'
+    )
