@@ -1,1 +1,67 @@
-"""intrigue makes reinforcement-learning agents curious."""
+"""intrigue makes reinforcement-learning agents curious.
+
+    score = intrigue.nuclear_score(z)                                  # (..., n, m) -> (...,)
+    curiosity = intrigue.Curiosity("nnm", obs_space, action_space)     # a bonus for the loop you already have
+    run = intrigue.train({"env": "rooms", "reward": "nnmc"})           # or let us train
+
+Names are loaded when first used, so that importing the package loads neither torch nor anything else.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from intrigue.version import __version__
+
+if TYPE_CHECKING:
+    from intrigue.api import train
+    from intrigue.catalogue import list_agents, list_envs, list_presets, list_rewards, list_studies
+    from intrigue.config import RunConfig
+    from intrigue.curiosity import Curiosity
+    from intrigue.nuclear import nuclear_norm, nuclear_score
+    from intrigue.run.result import Run
+    from intrigue.types import RewardStep, Transitions
+
+_HOMES = {
+    "Curiosity": "intrigue.curiosity",
+    "RewardStep": "intrigue.types",
+    "Run": "intrigue.run.result",
+    "RunConfig": "intrigue.config",
+    "Transitions": "intrigue.types",
+    "list_agents": "intrigue.catalogue",
+    "list_envs": "intrigue.catalogue",
+    "list_presets": "intrigue.catalogue",
+    "list_rewards": "intrigue.catalogue",
+    "list_studies": "intrigue.catalogue",
+    "nuclear_norm": "intrigue.nuclear",
+    "nuclear_score": "intrigue.nuclear",
+    "train": "intrigue.api",
+}
+
+__all__ = [
+    "Curiosity",
+    "RewardStep",
+    "Run",
+    "RunConfig",
+    "Transitions",
+    "__version__",
+    "list_agents",
+    "list_envs",
+    "list_presets",
+    "list_rewards",
+    "list_studies",
+    "nuclear_norm",
+    "nuclear_score",
+    "train",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'intrigue' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,6 +1,6 @@
 """Types for configuration fields that carry their own limits.
 
-    clip: PositiveFloat = 0.1        # refused below or at 0, before anything is created
+clip: PositiveFloat = 0.1        # refused below or at 0, before anything is created
 """
 
 from __future__ import annotations

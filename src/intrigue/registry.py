@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import functools
 import importlib
 import importlib.metadata
 import importlib.util
@@ -43,6 +44,7 @@ class Declaration:
     """What a plug-in file says of itself, read without importing it."""
 
     name: str
+    class_name: str
     summary: str
     docstring: str
     origin: str
@@ -148,19 +150,27 @@ class Registry(Generic[T]):
 
 def read_declarations(path: Path, decorator: str) -> list[Declaration]:
     """The registrations in a file, with their configurations, without running the rest of it."""
+    return _read_declarations(path, decorator, path.stat().st_mtime_ns)
+
+
+@functools.lru_cache(maxsize=512)
+def _read_declarations(path: Path, decorator: str, changed: int) -> list[Declaration]:
+    """`changed` only tells an edited file from the one read before."""
     source = path.read_text(encoding="utf-8")
     tree = ast.parse(source, filename=str(path))
     registrations = list(_registrations(tree, decorator))
     if not registrations:
         return []
-    namespace: dict[str, Any] = {"__name__": f"intrigue_declared_{path.stem}", "EmptyConfig": EmptyConfig}
+    # Dataclasses look their module up by name; ours stands in for the file that is not imported.
+    namespace: dict[str, Any] = {"__name__": __name__, "EmptyConfig": EmptyConfig}
     light = [node for node in tree.body if _is_light(node)]
     exec(compile(ast.Module(light, type_ignores=[]), str(path), "exec"), namespace)
     docstring = ast.get_docstring(tree) or ""
-    notes = _field_notes(tree, source)
+    notes = field_notes(tree, source)
     return [
         Declaration(
             name=name,
+            class_name=class_name,
             summary=docstring.split("\n")[0].strip(),
             docstring=docstring,
             origin=str(path),
@@ -169,7 +179,7 @@ def read_declarations(path: Path, decorator: str) -> list[Declaration]:
             defaults=defaults,
             notes=notes.get(config, {}),
         )
-        for name, config, defaults in registrations
+        for class_name, name, config, defaults in registrations
     ]
 
 
@@ -187,7 +197,7 @@ def import_file(path: Path, package: str) -> None:
     plugin.loader.exec_module(module)
 
 
-def _registrations(tree: ast.Module, decorator: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
+def _registrations(tree: ast.Module, decorator: str) -> Iterator[tuple[str, str, str, dict[str, Any]]]:
     for node in tree.body:
         if not isinstance(node, ast.ClassDef | ast.FunctionDef):
             continue
@@ -197,6 +207,7 @@ def _registrations(tree: ast.Module, decorator: str) -> Iterator[tuple[str, str,
                 config = keywords.get("config")
                 defaults = keywords.get("defaults")
                 yield (
+                    node.name,
                     ast.literal_eval(call.args[0]),
                     config.id if isinstance(config, ast.Name) else "EmptyConfig",
                     ast.literal_eval(defaults) if defaults is not None else {},
@@ -217,7 +228,8 @@ def _is_light(node: ast.stmt) -> bool:
             return False
 
 
-def _field_notes(tree: ast.Module, source: str) -> dict[str, dict[str, str]]:
+def field_notes(tree: ast.Module, source: str) -> dict[str, dict[str, str]]:
+    """The trailing comments of every class's annotated fields, by class and field."""
     lines = source.splitlines()
     notes: dict[str, dict[str, str]] = {}
     for node in tree.body:

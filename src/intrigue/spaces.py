@@ -123,12 +123,18 @@ class ObsCodec:
         """
         if isinstance(self.space, gym.spaces.Dict):
             if not isinstance(obs, Mapping):
-                raise ConfigError(f"observation: expected a mapping with keys {list(self.space.spaces)}, got {type(obs).__name__}.")
+                raise ConfigError(
+                    f"observation: expected a mapping with keys {list(self.space.spaces)}, got {type(obs).__name__}."
+                )
             parts = [ObsCodec._flat(space, obs[key], lead) for key, space in self.space.spaces.items()]
             return np.concatenate(parts, axis=-1)
         array = np.asarray(obs)
         if self.spec.kind == "pixels":
-            return np.moveaxis(array, -1, -3) if self._channels_last else array.reshape(*array.shape[:lead], *self.spec.shape)
+            return (
+                np.moveaxis(array, -1, -3)
+                if self._channels_last
+                else array.reshape(*array.shape[:lead], *self.spec.shape)
+            )
         return ObsCodec._flat(self.space, obs, lead)
 
     @staticmethod

@@ -30,7 +30,9 @@ def split(tree: State) -> tuple[Any, dict[str, Any]]:
             case dict():
                 for key in node:
                     if not isinstance(key, str) or key == MARK:
-                        raise TypeError(f"state key {key!r} at {path or 'the root'} must be a string other than {MARK!r}")
+                        raise TypeError(
+                            f"state key {key!r} at {path or 'the root'} must be a string other than {MARK!r}"
+                        )
                 return {key: walk(value, f"{path}/{key}" if path else key) for key, value in node.items()}
             case list() | tuple():
                 return [walk(value, f"{path}/{index}" if path else str(index)) for index, value in enumerate(node)]

@@ -1,0 +1,48 @@
+"""What an agent is.
+
+The reward is an argument of `update`: an agent can only learn from what it is handed, and it is handed everything at
+once. Batches are immutable. A new agent is one file: a frozen dataclass of settings, and one class under
+`@register_agent` that takes `(cfg, spaces, streams)`, `streams` being the names of the reward streams it will get.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal
+
+from torch import Generator, Tensor, nn
+
+from intrigue.spaces import Spaces
+from intrigue.state import State
+from intrigue.types import Acted, Extras, Metrics, Stream, Transitions
+
+
+class Agent(nn.Module, abc.ABC):
+    """A policy and how it learns."""
+
+    feed: ClassVar[Literal["rollout", "replay"]] = "rollout"
+    rollout_steps: int
+    """Steps per environment between two updates."""
+
+    @abc.abstractmethod
+    def __init__(self, cfg: Any, spaces: Spaces, streams: Sequence[str]) -> None:
+        super().__init__()
+
+    @abc.abstractmethod
+    def act(self, obs: Tensor, *, explore: bool, rng: Generator) -> Acted:
+        """Actions for observations (N, *obs), inside the action space's bounds."""
+
+    @abc.abstractmethod
+    def update(
+        self, batch: Transitions, streams: Sequence[Stream], extras: Extras, *, rng: Generator, step: int
+    ) -> Metrics:
+        """Learn from one rollout and the rewards given for it. `extras` is what `act` noted, and `last_obs`."""
+
+    @abc.abstractmethod
+    def train_state(self) -> State:
+        """Networks, optimisers, statistics: all that `load_train_state` needs."""
+
+    @abc.abstractmethod
+    def load_train_state(self, state: State) -> None:
+        """Put back what `train_state` gave."""

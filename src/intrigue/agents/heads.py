@@ -1,0 +1,77 @@
+"""Action distributions that draw from a generator they are handed (torch.distributions takes none).
+
+Continuous actions are Gaussian in units where the bounds are −1 and 1; the sample is kept for the likelihood ratio, the
+action handed to the environment is that sample moved into the bounds and clipped there.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Generator, Tensor, nn
+
+from intrigue.networks import init_orthogonal
+from intrigue.spaces import ActionSpec
+
+
+class ActionHead(nn.Module):
+    """A policy's last layer and the distribution it parametrises."""
+
+    low: Tensor
+    high: Tensor
+
+    def __init__(self, spec: ActionSpec, width: int, gain: float, log_std: float) -> None:
+        super().__init__()
+        self.spec = spec
+        self.layer = init_orthogonal(nn.Linear(width, spec.width), gain)
+        continuous = spec.kind == "continuous"
+        self.log_std = nn.Parameter(torch.full((spec.width,), log_std)) if continuous else None
+        self.register_buffer("low", torch.tensor(spec.low), persistent=False)
+        self.register_buffer("high", torch.tensor(spec.high), persistent=False)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """(B, width) -> (B, parameters): log-probabilities of classes part after part, or means."""
+        out: Tensor = self.layer(features)
+        if self.spec.kind == "continuous":
+            return out
+        return torch.cat([part.log_softmax(-1) for part in out.split(self.spec.sizes, -1)], -1)
+
+    def sample(self, parameters: Tensor, *, explore: bool, rng: Generator) -> Tensor:
+        """One sample per row; the most likely one when not exploring. Classes (B,) or (B, parts), numbers (B, parts)."""
+        if self.log_std is not None:
+            noise = torch.randn(parameters.shape, generator=rng, device=parameters.device) if explore else 0.0
+            return parameters + self.log_std.exp() * noise
+        parts = []
+        for part in parameters.split(self.spec.sizes, -1):
+            if explore:
+                parts.append(torch.multinomial(part.exp(), 1, generator=rng).squeeze(-1))
+            else:
+                parts.append(part.argmax(-1))
+        return parts[0] if self.spec.kind == "discrete" else torch.stack(parts, -1)
+
+    def action(self, sample: Tensor) -> Tensor:
+        """The sample as the environment takes it, inside the bounds."""
+        if self.spec.kind != "continuous":
+            return sample
+        bounded = torch.isfinite(self.low) & torch.isfinite(self.high)
+        middle = torch.where(bounded, (self.low + self.high) / 2, 0.0)
+        half = torch.where(bounded, (self.high - self.low) / 2, 1.0)
+        return torch.minimum(torch.maximum(middle + half * sample, self.low), self.high)
+
+    def log_prob(self, parameters: Tensor, sample: Tensor) -> Tensor:
+        """Log-likelihood of samples, (B,)."""
+        if self.log_std is not None:
+            z = (sample - parameters) / self.log_std.exp()
+            return (-0.5 * z.square() - self.log_std - 0.5 * math.log(2 * math.pi)).sum(-1)
+        chosen = sample.unsqueeze(-1) if self.spec.kind == "discrete" else sample
+        parts = parameters.split(self.spec.sizes, -1)
+        picked = [part.gather(-1, chosen[..., i : i + 1]).squeeze(-1) for i, part in enumerate(parts)]
+        return torch.stack(picked).sum(0)
+
+    def entropy(self, parameters: Tensor) -> Tensor:
+        """Entropy of each row's distribution, (B,)."""
+        if self.log_std is not None:
+            return (self.log_std + 0.5 * math.log(2 * math.pi * math.e)).sum().expand(parameters.shape[0])
+        parts = parameters.split(self.spec.sizes, -1)
+        return torch.stack([-(part.exp() * part).sum(-1) for part in parts]).sum(0)

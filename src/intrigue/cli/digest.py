@@ -1,0 +1,26 @@
+"""`intrigue digest DIR`."""
+
+from __future__ import annotations
+
+import sys
+
+from intrigue.cli.shell import RunDir, call
+
+
+def digest(folder: RunDir) -> int:
+    """Print one SHA-256 of the run's whole training state: equal digests mean equal bits, however the run got there.
+
+    Examples:
+
+      intrigue digest runs/maze
+    """
+    from intrigue.run.checkpoint import digest as state_digest
+    from intrigue.run.folder import open_run
+
+    sys.stdout.write(state_digest(open_run(folder).checkpoints) + "\n")
+    return 0
+
+
+def main(argv: list[str]) -> int:
+    """Entry point."""
+    return call(digest, "digest", argv)

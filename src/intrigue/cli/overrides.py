@@ -1,0 +1,79 @@
+"""Arguments of `train`: fixed options, and `--section.field value` for any field of the configuration.
+
+Nothing is converted here and nothing stops at the first mistake; `intrigue.config.resolve` sees every value, so that all
+problems can be reported together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from intrigue.errors import Problem, unknown_name
+
+VALUED = ("preset", "reward", "agent", "env", "steps", "seed", "out", "device", "threads", "checkpoint_every", "config")
+REPEATED = ("plugin",)
+SWITCHES = ("quiet", "dry_run", "help")
+BOOLEAN_WORDS = ("true", "false", "yes", "no", "0", "1")
+
+
+@dataclass
+class Arguments:
+    """What was typed, by name; `fields` are the dotted ones."""
+
+    positional: list[str] = field(default_factory=list)
+    options: dict[str, str] = field(default_factory=dict)
+    repeated: dict[str, list[str]] = field(default_factory=dict)
+    switches: set[str] = field(default_factory=set)
+    fields: dict[str, str] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+
+
+def parse(argv: Sequence[str]) -> Arguments:
+    """The arguments sorted by kind. Dashes and underscores in names are the same."""
+    found = Arguments()
+    tokens = list(argv)
+    while tokens:
+        token = tokens.pop(0)
+        if token == "-h":
+            found.switches.add("help")
+        elif not token.startswith("--"):
+            found.positional.append(token)
+        else:
+            name, has_value, value = token[2:].partition("=")
+            _take(found, name.replace("-", "_"), value if has_value else None, tokens)
+    return found
+
+
+def _take(found: Arguments, name: str, value: str | None, tokens: list[str]) -> None:
+    if name in SWITCHES:
+        found.switches.add(name)
+        return
+    if "." not in name and name not in (*VALUED, *REPEATED):
+        known = [each.replace("_", "-") for each in (*VALUED, *REPEATED, *SWITCHES)]
+        shown = f"--{name.replace('_', '-')}"
+        found.problems.append(Problem(shown, unknown_name(name.replace("_", "-"), known, "See `intrigue train --help`.")))
+        if tokens and not tokens[0].startswith("--"):
+            tokens.pop(0)
+        return
+    if value is None:
+        value = _next_value(name, tokens)
+        if value is None and "." in name:
+            # `--agent.ignore-done` alone means true, `--agent.no-ignore-done` means false.
+            section, _, field_name = name.rpartition(".")
+            negated = field_name.startswith("no_") and not field_name.startswith("no_op")
+            name, value = (f"{section}.{field_name[3:]}", "false") if negated else (name, "true")
+    if value is None:
+        found.problems.append(Problem(f"--{name.replace('_', '-')}", "needs a value."))
+    elif name in REPEATED:
+        found.repeated.setdefault(name, []).append(value)
+    elif "." in name:
+        found.fields[name] = value
+    else:
+        found.options[name] = value
+
+
+def _next_value(name: str, tokens: list[str]) -> str | None:
+    if not tokens or tokens[0].startswith("--"):
+        return None
+    return tokens.pop(0)

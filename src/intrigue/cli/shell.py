@@ -1,0 +1,22 @@
+"""How the commands other than `train` read their arguments: a typed function each, turned into options by tyro."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+RunDir = Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="DIR", help="the run's folder")]
+Json = Annotated[bool, tyro.conf.arg(help="print JSON instead of text")]
+Quiet = Annotated[bool, tyro.conf.arg(help="no progress on stderr")]
+Plugins = Annotated[
+    tyro.conf.UseAppendAction[tuple[Path, ...]],
+    tyro.conf.arg(name="plugin", metavar="FILE", help="a Python file whose rewards, agents or environments the run uses"),
+]
+
+
+def call(command: Callable[..., int], name: str, argv: list[str]) -> int:
+    """Run a command function with these arguments; wrong ones are explained and exit with code 2."""
+    return tyro.cli(command, prog=f"intrigue {name}", args=argv)

@@ -1,0 +1,94 @@
+"""`intrigue train [ENV] [options]`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from intrigue.cli.overrides import Arguments, parse
+from intrigue.cli.train_help import print_help
+from intrigue.config import RunConfig, flatten_json, resolve
+from intrigue.errors import ConfigError, Problem
+from intrigue.plugins import add_plugin, add_selected_plugin
+from intrigue.presets import preset_layer
+
+CONFIG_LIMIT_BYTES = 1 << 20  # a configuration is a few kilobytes; anything larger is another kind of file
+
+
+def main(argv: list[str]) -> int:
+    """Train, or with --dry-run print the resolved configuration."""
+    arguments = parse(argv)
+    for path in arguments.repeated.get("plugin", []):
+        add_plugin(Path(path))
+    if "help" in arguments.switches:
+        print_help(arguments)
+        return 0
+    config = configure(arguments)
+    if "dry_run" in arguments.switches:
+        json.dump(config.to_json(), sys.stdout, indent=2)
+        sys.stdout.write("\n")
+        return 0
+    from intrigue.run.driver import start
+
+    out = arguments.options.get("out")
+    run = start(config, out=Path(out) if out is not None else None, quiet="quiet" in arguments.switches)
+    sys.stdout.write(f"{run.path}\n")
+    return 0
+
+
+def configure(arguments: Arguments) -> RunConfig:
+    """The run these arguments describe, or every problem with them at once."""
+    problems = list(arguments.problems)
+    layers: list[dict[str, Any]] = []
+    for source, read in (("preset", preset_layer), ("config", read_config_file)):
+        if source in arguments.options:
+            try:
+                layers.append(read(arguments.options[source]))
+            except ConfigError as error:
+                problems += error.problems
+    typed: dict[str, Any] = {**arguments.options, **arguments.fields}
+    for name in ("preset", "config", "out"):
+        typed.pop(name, None)
+    if len(arguments.positional) > 1:
+        extra = ", ".join(repr(each) for each in arguments.positional[1:])
+        problems.append(Problem("", f"one ENV is accepted, but {extra} followed. Options begin with --."))
+    if arguments.positional:
+        typed["env"] = arguments.positional[0]
+    for kind in ("reward", "agent", "env"):
+        if ".py" in typed.get(kind, ""):
+            try:
+                typed[kind] = add_selected_plugin(kind, typed[kind])
+            except ConfigError as error:
+                problems += error.problems
+                del typed[kind]
+    try:
+        config = resolve(*layers, typed)
+    except ConfigError as error:
+        problems += error.problems
+    if problems:
+        raise ConfigError(problems)
+    return config
+
+
+def read_config_file(path: str) -> dict[str, Any]:
+    """A config.json as a layer."""
+    file = Path(path)
+    try:
+        if file.stat().st_size > CONFIG_LIMIT_BYTES:
+            raise ConfigError([Problem("--config", f"{path} is larger than a configuration can be.")])
+        tree = json.loads(file.read_text(encoding="utf-8-sig"), object_pairs_hook=_no_repeats)
+    except OSError as error:
+        raise ConfigError([Problem("--config", f"cannot read {path}: {error.strerror}.")]) from error
+    except (ValueError, RecursionError) as error:
+        raise ConfigError([Problem("--config", f"{path} is not JSON: {error}.")]) from error
+    return flatten_json(tree)
+
+
+def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    keys = [key for key, _ in pairs]
+    repeated = sorted({key for key in keys if keys.count(key) > 1})
+    if repeated:
+        raise ValueError(f"key {repeated[0]!r} stands twice")
+    return dict(pairs)

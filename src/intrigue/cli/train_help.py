@@ -1,0 +1,82 @@
+"""`intrigue train --help`: the options, and every field of the chosen environment, agent and reward with its source."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from intrigue.cli.overrides import Arguments
+from intrigue.config import DEFAULT_NAMES, PLAIN, declaration_of
+from intrigue.errors import ConfigError
+from intrigue.registry import EmptyConfig, field_notes
+from intrigue.schema import describe, fields_of
+
+USAGE = """usage: intrigue train [ENV] [options] [--section.field VALUE ...]
+
+Train a curious agent and keep the run in a folder.
+
+  ENV                     rooms (default), chain, noisy-tv, gym/<id>; see `intrigue list envs`
+  --preset NAME           start from a named configuration; see `intrigue list presets`
+  --reward NAME           the bonus: a name, or path/to/file.py:Class; see `intrigue list rewards`
+  --agent NAME            the learner; see `intrigue list agents`
+  --steps N               agent steps, summed over environments (1e6 and 1_000_000 are fine)
+  --seed N                everything random comes from it
+  --out DIR               the run's folder; default runs/<env>__<reward>__<agent>__<seed>
+  --device auto|cpu|cuda  auto is the GPU where there is one
+  --threads N             torch's threads on the CPU
+  --checkpoint-every N    agent steps between checkpoints
+  --config FILE           start from a config.json, e.g. another run's
+  --plugin FILE           take rewards, agents and environments from a Python file (may be repeated)
+  --dry-run               print the resolved configuration and stop
+  --quiet                 no progress on stderr
+
+examples:
+  intrigue train
+  intrigue train rooms --reward nnmc --reward.source knn --steps 150000 --out runs/maze
+  intrigue train gym/CartPole-v1 --reward rnd --curiosity.ext-coef 1 --steps 1e5
+  intrigue train --config runs/maze/config.json --seed 1
+
+Fields below are those of the chosen ENV, agent and reward."""
+
+
+def print_help(arguments: Arguments) -> None:
+    """Write the help for the names given so far."""
+    console = Console(highlight=False)
+    console.print(USAGE, markup=False)
+    typed = {**arguments.options, **({"env": arguments.positional[0]} if arguments.positional else {})}
+    for section, default in DEFAULT_NAMES.items():
+        name = typed.get(section, default)
+        try:
+            declared = declaration_of(section, name)
+        except ConfigError:
+            declared = declaration_of(section, default)
+        if declared.config is not EmptyConfig:
+            rows = [
+                (key, describe(hint), declared.default(key), declared.notes.get(key, ""))
+                for key, hint in declared.hints().items()
+            ]
+            _print_section(console, section, f"{section} {declared.name}", rows)
+    for section, config in PLAIN.items():
+        notes = field_notes(ast.parse(inspect.getsource(config)), inspect.getsource(config))[config.__name__]
+        default_values = config()
+        rows = [
+            (key, describe(hint), getattr(default_values, key), notes.get(key, ""))
+            for key, hint in fields_of(config).items()
+        ]
+        _print_section(console, section, section, rows)
+
+
+def _print_section(console: Console, section: str, title: str, rows: list[tuple[str, str, Any, str]]) -> None:
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False, show_header=False, expand=False)
+    table.add_column(no_wrap=True)
+    table.add_column(style="cyan", overflow="fold")
+    table.add_column(overflow="fold")
+    for key, kind, default, note in rows:
+        flag = f"  --{section}.{key.replace('_', '-')}"
+        table.add_row(flag, f"{kind} = {default}", note)
+    console.print()
+    console.print(table)

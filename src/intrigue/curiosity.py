@@ -1,0 +1,259 @@
+"""Curiosity: the one owner of everything between a raw bonus and the reward a learner maximises.
+
+Order of one step, written once and nowhere else:
+
+    1 prepare   observations with the moments as they were, actions as network inputs
+    2 score     raw bonus (T, N), pure, with the models as they are
+    3 learn     the reward's loss over seeded minibatches, then the reward's memories
+    4 observe   the scale of the bonus (used now), the observation moments (used from the next batch on)
+    5 mix       r = c_int · bonus / scale + c_ext · clip(reward)      a new tensor; the batch is never edited
+
+With `streams="two"` the parts are also handed on apart, for a learner with two value heads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import gymnasium as gym
+import torch
+from torch import Tensor, nn
+
+from intrigue.curiosity_config import CuriosityConfig, split_options
+from intrigue.errors import NonFiniteError
+from intrigue.features import encode_action
+from intrigue.learner import Learner
+from intrigue.normalize import ReturnScale, RunningMoments, ValueScale
+from intrigue.rewards.registry import REWARDS
+from intrigue.rng import Streams, seeded_construction
+from intrigue.spaces import ActionCodec, ObsCodec, Spaces
+from intrigue.state import State
+from intrigue.types import Metrics, RewardStep, Stream, Transitions
+
+
+class Curiosity(nn.Module):
+    """A bonus with its models, optimiser, statistics and coefficients.
+
+    `options` are fields of `CuriosityConfig` and of the reward's own settings, by name.
+    """
+
+    def __init__(
+        self,
+        reward: str,
+        obs_space: gym.Space[Any],
+        action_space: gym.Space[Any],
+        *,
+        device: torch.device | str = "cpu",
+        seed: int = 0,
+        int_coef: float = 1.0,
+        ext_coef: float = 0.0,
+        **options: Any,
+    ) -> None:
+        super().__init__()
+        cfg, reward_options = split_options(reward, {"int_coef": int_coef, "ext_coef": ext_coef, **options})
+        self._obs_codec: ObsCodec | None = ObsCodec(obs_space)
+        self._action_codec: ActionCodec | None = ActionCodec(action_space)
+        self._assemble(reward, reward_options, cfg, Spaces(self._obs_codec.spec, self._action_codec.spec), device, seed)
+
+    @classmethod
+    def from_config(
+        cls,
+        reward: str,
+        reward_options: Mapping[str, Any],
+        cfg: CuriosityConfig,
+        spaces: Spaces,
+        *,
+        device: torch.device | str,
+        seed: int,
+    ) -> Curiosity:
+        """Curiosity over batches that are encoded already, as the collector gives them."""
+        self = cls.__new__(cls)
+        nn.Module.__init__(self)
+        self._obs_codec = self._action_codec = None
+        self._assemble(reward, reward_options, cfg, spaces, device, seed)
+        return self
+
+    def _assemble(
+        self,
+        name: str,
+        options: Mapping[str, Any],
+        cfg: CuriosityConfig,
+        spaces: Spaces,
+        device: torch.device | str,
+        seed: int,
+    ) -> None:
+        entry = REWARDS.get(name)
+        self.cfg, self.spaces = cfg, spaces
+        with seeded_construction(seed, f"init/reward/{name}"):
+            self.reward = entry.cls(entry.config(**{**entry.defaults, **options}), spaces)
+        self.obs_moments = RunningMoments(spaces.obs.shape)
+        self.scale = ValueScale() if cfg.scale == "value" else ReturnScale(cfg.scale_discount)
+        self.to(device)
+        self.learner = Learner(self.reward, cfg)
+        self.streams = Streams(seed, device)
+        self.steps_seen = 0
+
+    def step(
+        self,
+        *,
+        obs: Any,
+        action: Any,
+        reward: Any,
+        terminated: Any,
+        truncated: Any,
+        next_obs: Any,
+        valid: Any = None,
+    ) -> RewardStep:
+        """Bonus for a (T, N, ...) batch of arrays or tensors, learning from it on the way.
+
+        `next_obs` must be the true successor, also where an episode ended. `valid` marks rows that are transitions at
+        all (vector environments that reset one step late have rows that are not).
+        """
+        assert self._obs_codec is not None and self._action_codec is not None
+        device = self.obs_moments.mean.device
+        rewards = _tensor(reward, device, torch.float32)
+        batch = Transitions(
+            obs=_tensor(self._obs_codec.encode_batch(_host(obs), lead=2), device),
+            action=_tensor(self._action_codec.encode_batch(_host(action), lead=2), device),
+            reward=rewards,
+            terminated=_tensor(terminated, device, torch.bool),
+            truncated=_tensor(truncated, device, torch.bool),
+            next_obs=_tensor(self._obs_codec.encode_batch(_host(next_obs), lead=2), device),
+            valid=torch.ones_like(rewards, dtype=torch.bool) if valid is None else _tensor(valid, device, torch.bool),
+        )
+        return self.step_batch(batch)
+
+    def step_batch(self, batch: Transitions) -> RewardStep:
+        """The five steps above, on an encoded batch."""
+        check_shapes(batch, self.spaces)
+        prepared = self.prepare(batch)
+        with torch.no_grad():
+            raw = self.reward.score(prepared).to(torch.float32) * batch.valid
+        check_finite("the intrinsic reward", raw)
+        loss = self.learner.fit(self.reward, prepared, self.streams["reward"])
+        self.reward.observe(prepared)
+        if self.cfg.obs_moments == "running":
+            self.obs_moments.observe(batch.next_obs[batch.valid])
+        return self._mix(batch, raw, loss)
+
+    def warm_up(self, obs: Any) -> None:
+        """Let observations of a random policy, (..., *obs), into the moments before training."""
+        encoded = obs if self._obs_codec is None else self._obs_codec.encode_batch(_host(obs), lead=2)
+        self.obs_moments.observe(_tensor(encoded, self.obs_moments.mean.device))
+
+    def prepare(self, batch: Transitions) -> Transitions:
+        """The batch as rewards see it: normalised float observations, actions as network inputs."""
+        action = encode_action(self.spaces.action, batch.action)
+        return batch.replace(obs=self._normalize(batch.obs), next_obs=self._normalize(batch.next_obs), action=action)
+
+    def coefficient(self) -> float:
+        """The weight of the bonus now: constant, or on the way from `int_coef` to `int_coef_final`."""
+        if self.cfg.int_coef_steps == 0:
+            return self.cfg.int_coef
+        done = min(1.0, self.steps_seen / self.cfg.int_coef_steps)
+        return self.cfg.int_coef + done * (self.cfg.int_coef_final - self.cfg.int_coef)
+
+    def _normalize(self, obs: Tensor) -> Tensor:
+        cfg, moments = self.cfg, self.obs_moments
+        if cfg.obs_norm == "none":
+            return obs.float() / 255 if self.spaces.obs.kind == "pixels" else obs.float()
+        # One scalar for all elements keeps rare elements small (Disagreement); per element is RND's way.
+        std = moments.std().mean() if cfg.obs_norm == "scalar" else moments.std()
+        normal = (obs.float() - moments.mean.float()) / std.float()
+        return normal.clamp(-cfg.obs_clip, cfg.obs_clip) if cfg.obs_clip else normal
+
+    def _mix(self, batch: Transitions, raw: Tensor, loss: float) -> RewardStep:
+        cfg, coefficient = self.cfg, self.coefficient()
+        self.steps_seen += raw.numel()
+        extrinsic = batch.reward.float()
+        extrinsic = extrinsic.clamp(-cfg.ext_clip, cfg.ext_clip) if cfg.ext_clip else extrinsic
+        if cfg.scale == "total":
+            total = coefficient * raw + cfg.ext_coef * extrinsic
+            self.scale.observe(total)
+            scale = self.scale.scale()
+            mixed, bonus = total / scale, raw / scale
+        else:
+            self.scale.observe(raw)
+            scale = 1.0 if cfg.scale == "none" else self.scale.scale()
+            bonus = raw / scale
+            mixed = coefficient * bonus + cfg.ext_coef * extrinsic
+        if cfg.streams == "two":
+            streams = (Stream("extrinsic", extrinsic, cfg.ext_coef), Stream("intrinsic", bonus, coefficient))
+        else:
+            streams = (Stream("total", mixed, 1.0),)
+        metrics: Metrics = {
+            "intrinsic/raw_mean": float(raw.mean()),
+            "intrinsic/raw_std": float(raw.std(unbiased=False)),
+            "intrinsic/raw_max": float(raw.max()),
+            "intrinsic/scaled_mean": float(bonus.mean()),
+            "intrinsic/scale": scale,
+            "intrinsic/coefficient": coefficient,
+            "losses/intrinsic": loss,
+        }
+        return RewardStep(reward=mixed, intrinsic=raw, streams=streams, metrics=metrics)
+
+    def state_dict(self, *args: Any, **kwargs: Any) -> State:
+        """Everything: networks, optimiser, moments, scale, memories, coefficient position, random streams."""
+        return {
+            "modules": {name: value.detach().clone() for name, value in super().state_dict(*args, **kwargs).items()},
+            "learner": self.learner.state_dict(),
+            "streams": self.streams.state_dict(),
+            "steps_seen": self.steps_seen,
+        }
+
+    def load_state_dict(self, state: Any, *args: Any, **kwargs: Any) -> Any:
+        """Put back what `state_dict` gave; the next step is then the one that would have come."""
+        if isinstance(self.scale, ReturnScale):
+            # Its chain per environment has the length of the last batch, which a fresh module does not know.
+            self.scale.carry = torch.zeros_like(state["modules"]["scale.carry"], device=self.obs_moments.mean.device)
+        super().load_state_dict(state["modules"])
+        self.learner.load_state_dict(state["learner"])
+        self.streams.load_state_dict(state["streams"])
+        self.steps_seen = int(state["steps_seen"])
+
+
+def check_shapes(batch: Transitions, spaces: Spaces) -> None:
+    """Refuse a batch whose axes are not (T, N, ...) of these spaces, before anything learns from it."""
+    lead = tuple(batch.reward.shape)
+    wanted = {
+        "reward": lead,
+        "terminated": lead,
+        "truncated": lead,
+        "valid": lead,
+        "obs": (*lead, *spaces.obs.shape),
+        "next_obs": (*lead, *spaces.obs.shape),
+        "action": (*lead, *spaces.action.shape),
+    }
+    wrong = [
+        f"{name} is {tuple(getattr(batch, name).shape)}, expected {shape}"
+        for name, shape in wanted.items()
+        if tuple(getattr(batch, name).shape) != shape
+    ]
+    if len(lead) != 2 or wrong:
+        raise ValueError(
+            f"a batch must be (T, N, ...) with time first: {'; '.join(wrong) or f'reward is {lead}'}. "
+            "Add the missing axis (T=1 for a single step, N=1 for a single environment)."
+        )
+
+
+def check_finite(name: str, values: Tensor) -> None:
+    """Stop at the first NaN or infinity, naming where it stands."""
+    wrong = ~torch.isfinite(values)
+    if bool(wrong.any()):
+        t, n = (int(i) for i in wrong.nonzero()[0][:2])
+        raise NonFiniteError(
+            f"{name} is not finite in {int(wrong.sum())} of {values.numel()} places, first at time {t}, environment {n}. "
+            "Nothing was learned from this batch. Look at the observations and at losses/intrinsic before it; a smaller "
+            "--curiosity.learning-rate or --curiosity.obs-norm elementwise often helps."
+        )
+
+
+def _host(values: Any) -> Any:
+    if isinstance(values, Mapping):
+        return {key: _host(value) for key, value in values.items()}
+    return values.detach().cpu().numpy() if isinstance(values, Tensor) else values
+
+
+def _tensor(values: Any, device: torch.device, dtype: torch.dtype | None = None) -> Tensor:
+    return torch.as_tensor(values, device=device, dtype=dtype)

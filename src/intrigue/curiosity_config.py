@@ -1,0 +1,79 @@
+"""Settings of `Curiosity`, and how flat keyword options are told apart from the reward's own. Knows no torch."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from intrigue.errors import ConfigError, Problem, unknown_name
+from intrigue.fields import (
+    Discount,
+    FiniteFloat,
+    Fraction,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+)
+
+
+@dataclass(frozen=True)
+class CuriosityConfig:
+    """How a raw bonus becomes the reward a learner maximises."""
+
+    int_coef: FiniteFloat = 1.0  # weight of the bonus: the paper's α
+    ext_coef: FiniteFloat = 0.0  # weight of the task's reward: the paper's β; 0 trains on curiosity alone
+    int_coef_final: FiniteFloat = 0.0  # where the bonus's weight goes when it is scheduled
+    int_coef_steps: NonNegativeInt = 0  # agent steps until int_coef_final is reached, linearly; 0 keeps int_coef
+    ext_clip: NonNegativeFloat = 0.0  # task reward clipped to ± this; 0 leaves it (Atari papers: 1)
+    streams: Literal["one", "two"] = "one"  # two: intrinsic and extrinsic returns apart, each with its own discount
+    scale: Literal["return", "total", "value", "none"] = "return"  # what the bonus is divided by; total as Disagreement
+    scale_discount: Discount = 0.99  # of the return whose spread is the scale: RND and Disagreement
+    obs_norm: Literal["elementwise", "scalar", "none"] = "elementwise"  # RND per element; Disagreement one scalar
+    obs_clip: NonNegativeFloat = 5.0  # RND: normalised observations clipped to ± 5; 0 is off
+    obs_moments: Literal["running", "warm-up"] = "running"  # warm-up: fixed after the random steps, as Disagreement
+    warmup_steps: NonNegativeInt = 0  # random steps that only feed the observation moments; counted in steps
+    learning_rate: PositiveFloat = 1e-4  # Adam: Disagreement, RND and URLB all use 1e-4
+    epochs: PositiveInt = 3  # passes over a rollout: Disagreement
+    minibatches: PositiveInt = 8  # per pass: Disagreement
+    update_fraction: Fraction = 1.0  # share of rows learned from (RND scales it down with many environments)
+
+
+def problems(cfg: Mapping[str, Any]) -> list[Problem]:
+    """Rules between fields that no single field can state."""
+    found = []
+    if cfg["streams"] == "two" and cfg["scale"] == "total":
+        found.append(
+            Problem("curiosity.scale", "'total' scales the mixed reward, which two streams do not have. Use 'return'.")
+        )
+    if cfg["obs_moments"] == "warm-up" and cfg["warmup_steps"] == 0 and cfg["obs_norm"] != "none":
+        found.append(
+            Problem(
+                "curiosity.warmup_steps",
+                "0, but obs_moments='warm-up' takes its moments from there. Give some, e.g. 10000.",
+            )
+        )
+    return found
+
+
+def split_options(reward: str, options: Mapping[str, Any]) -> tuple[CuriosityConfig, dict[str, Any]]:
+    """Keyword options sorted into curiosity's and the reward's, all wrong ones reported together."""
+    from intrigue.rewards.registry import REWARDS
+    from intrigue.schema import check_fields, fields_of
+
+    own = fields_of(CuriosityConfig)
+    declaration = REWARDS.declaration(reward)
+    theirs = declaration.hints()
+    unknown = [name for name in options if name not in own and name not in theirs]
+    wrong = [Problem(name, unknown_name(name, [*own, *theirs])) for name in unknown]
+    mine, mine_wrong = check_fields(own, {k: v for k, v in options.items() if k in own}, "")
+    rest, rest_wrong = check_fields(theirs, {k: v for k, v in options.items() if k in theirs}, "")
+    wrong += mine_wrong + rest_wrong
+    if not wrong:
+        cfg = CuriosityConfig(**mine)
+        wrong += problems(dataclasses.asdict(cfg))
+        if not wrong:
+            return cfg, rest
+    raise ConfigError(wrong)

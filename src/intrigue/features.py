@@ -1,0 +1,98 @@
+"""State encoders a bonus can stand on, and the inverse-dynamics loss that trains some of them.
+
+    random    frozen random network                                      (Disagreement's default features)
+    idf       trained so that φ(s), φ(s') tell the action                (inverse-dynamics features)
+    icm       trained by the inverse loss and by the forward model       (URLB's icm_apt trunk)
+    identity  the observation vector itself
+
+`features` fixes the length of an encoding: `layernorm` (no affine; length √D), `unit` (length 1) or `raw`. A ratio that is
+blind to scale rewards short encodings, so its encoder must have a fixed length.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from intrigue.errors import ConfigError
+from intrigue.networks import Encoder, freeze, mlp
+from intrigue.spaces import ActionSpec, ObsSpec, Spaces
+
+EncoderKind = Literal["random", "idf", "icm", "identity"]
+FeatureLength = Literal["layernorm", "raw", "unit"]
+
+
+class StateFeatures(nn.Module):
+    """φ(s): an encoder of one of the four kinds, with encodings of fixed length."""
+
+    def __init__(self, kind: EncoderKind, length: FeatureLength, spaces: Spaces, feature_dim: int, hidden: int) -> None:
+        super().__init__()
+        if kind == "identity" and spaces.obs.kind == "pixels":
+            raise ConfigError("reward.encoder: 'identity' needs a vector observation; use 'random', 'idf' or 'icm'.")
+        self.kind: EncoderKind = kind
+        self.length: FeatureLength = length
+        self.width = spaces.obs.size if kind == "identity" else feature_dim
+        self.encoder: nn.Module = (
+            nn.Identity() if kind == "identity" else _encoder(kind, spaces.obs, feature_dim, hidden)
+        )
+        self.inverse = InverseModel(self.width, spaces.action, hidden) if kind in ("idf", "icm") else None
+
+    def forward(self, obs: Tensor) -> Tensor:
+        """(..., *obs) -> (..., D)."""
+        encoded = self.encoder(obs)
+        match self.length:
+            case "layernorm":
+                return functional.layer_norm(encoded, (self.width,))
+            case "unit":
+                return functional.normalize(encoded, dim=-1)
+            case "raw":
+                return torch.as_tensor(encoded)
+
+    def inverse_loss(self, features: Tensor, next_features: Tensor, action: Tensor) -> Tensor:
+        """The encoder's own loss; zero for encoders that are not trained."""
+        if self.inverse is None:
+            return features.new_zeros(())
+        loss: Tensor = self.inverse(features, next_features, action)
+        return loss
+
+
+class InverseModel(nn.Module):
+    """How badly the action is guessed from the two encodings: cross-entropy of classes, squared error of numbers."""
+
+    def __init__(self, width: int, spec: ActionSpec, hidden: int) -> None:
+        super().__init__()
+        self.spec = spec
+        self.guess = mlp((2 * width, hidden, spec.width), nn.ReLU)  # DIS auxiliary_tasks: one hidden ReLU layer
+
+    def forward(self, features: Tensor, next_features: Tensor, action: Tensor) -> Tensor:
+        """Mean loss over all leading axes; `action` is one-hot classes, part after part, or numbers."""
+        guess = self.guess(torch.cat([features, next_features], -1))
+        if self.spec.kind == "continuous":
+            return functional.mse_loss(guess, action)
+        parts = zip(guess.split(self.spec.sizes, -1), action.split(self.spec.sizes, -1), strict=True)
+        return torch.stack([-(wanted * part.log_softmax(-1)).sum(-1).mean() for part, wanted in parts]).sum()
+
+
+def encode_action(spec: ActionSpec, action: Tensor) -> Tensor:
+    """Stored actions (..., *action) as network inputs (..., width): classes one-hot part after part, numbers as they are."""
+    match spec.kind:
+        case "discrete":
+            return functional.one_hot(action, spec.sizes[0]).float()
+        case "multi-discrete":
+            parts = [functional.one_hot(action[..., i], size).float() for i, size in enumerate(spec.sizes)]
+            return torch.cat(parts, -1)
+        case "continuous":
+            return action.float()
+
+
+def _encoder(kind: EncoderKind, spec: ObsSpec, feature_dim: int, hidden: int) -> nn.Module:
+    encoder = Encoder(spec, feature_dim, hidden)
+    if kind == "random":
+        return freeze(encoder)
+    if kind == "icm":
+        # URLB icm_apt: the trunk ends in LayerNorm and tanh, which bounds what the forward loss can shrink.
+        return nn.Sequential(encoder, nn.LayerNorm(feature_dim), nn.Tanh())
+    return encoder

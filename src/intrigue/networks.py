@@ -1,0 +1,150 @@
+"""Network parts shared by agents and rewards: trunks, ensembles, initialisation. Pure torch modules, no device kept."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from intrigue.spaces import ObsSpec
+
+# TensorFlow's default slope, which the Disagreement and large-scale-curiosity networks use; PyTorch's is 0.01.
+LEAKY_SLOPE = 0.2
+
+Style = Literal["nature", "dis"]
+
+
+def freeze(module: nn.Module) -> nn.Module:
+    """The module, never to be trained."""
+    return module.requires_grad_(False)
+
+
+def init_orthogonal(module: nn.Module, gain: float) -> nn.Module:
+    """Orthogonal weights of the given gain and zero biases, in every linear and convolution layer."""
+    for layer in module.modules():
+        if isinstance(layer, nn.Linear | nn.Conv2d):
+            nn.init.orthogonal_(layer.weight, gain)
+            if layer.bias is not None:
+                nn.init.zeros_(layer.bias)
+    return module
+
+
+def init_normc(layer: nn.Linear, scale: float = 1.0) -> nn.Linear:
+    """Normal weights, each output unit's incoming vector scaled to norm `scale`; zero bias (openai/baselines)."""
+    nn.init.normal_(layer.weight)
+    with torch.no_grad():
+        layer.weight.mul_(scale / layer.weight.norm(dim=1, keepdim=True))
+    nn.init.zeros_(layer.bias)
+    return layer
+
+
+def mlp(sizes: tuple[int, ...], activation: Callable[[], nn.Module] = nn.Tanh) -> nn.Sequential:
+    """Linear layers of the given sizes with an activation between them, none at the end."""
+    layers: list[nn.Module] = []
+    for index, (width_in, width_out) in enumerate(zip(sizes[:-1], sizes[1:], strict=True)):
+        if index:
+            layers.append(activation())
+        layers.append(nn.Linear(width_in, width_out))
+    return nn.Sequential(*layers)
+
+
+class ConvTrunk(nn.Module):
+    """The Nature convolutions (Mnih et al. 2015): 32@8x8/4, 64@4x4/2, 64@3x3/1, dense to `features`, no last activation.
+
+    `nature`: ReLU, orthogonal √2. `dis`: leaky ReLU of slope 0.2, Glorot convolutions, normc dense (Disagreement).
+    """
+
+    def __init__(self, shape: tuple[int, ...], features: int, style: Style) -> None:
+        super().__init__()
+        channels, height, width = shape
+        self.convs = nn.ModuleList([nn.Conv2d(channels, 32, 8, 4), nn.Conv2d(32, 64, 4, 2), nn.Conv2d(64, 64, 3, 1)])
+        self.slope = 0.0 if style == "nature" else LEAKY_SLOPE
+        flat = 64 * math.prod(_after_convs(side) for side in (height, width))
+        self.dense = nn.Linear(flat, features)
+        if style == "nature":
+            init_orthogonal(self, math.sqrt(2))
+        else:
+            for conv in self.convs:
+                assert isinstance(conv, nn.Conv2d) and conv.bias is not None
+                nn.init.xavier_uniform_(conv.weight)
+                nn.init.zeros_(conv.bias)
+            init_normc(self.dense)
+
+    def forward(self, image: Tensor) -> Tensor:
+        """(B, C, H, W) float -> (B, features)."""
+        for conv in self.convs:
+            image = functional.leaky_relu(conv(image), self.slope)
+        out: Tensor = self.dense(image.flatten(1))
+        return out
+
+
+class Encoder(nn.Module):
+    """Observations with any leading axes to features: a convolutional trunk for pixels, a tanh MLP for vectors."""
+
+    def __init__(self, spec: ObsSpec, features: int, hidden: int, style: Style = "dis") -> None:
+        super().__init__()
+        self.spec = spec
+        self.body: nn.Module
+        if spec.kind == "pixels":
+            self.body = ConvTrunk(spec.shape, features, style)
+        else:
+            self.body = init_orthogonal(mlp((spec.size, hidden, hidden, features)), math.sqrt(2))
+
+    def forward(self, obs: Tensor) -> Tensor:
+        """(..., *obs) float -> (..., features)."""
+        lead = obs.shape[: obs.dim() - len(self.spec.shape)]
+        out: Tensor = self.body(obs.reshape(-1, *self.spec.shape))
+        return out.reshape(*lead, -1)
+
+
+class EnsembleLinear(nn.Module):
+    """K linear layers as one batched product: (K, B, in) or (B, in) -> (K, B, out). Glorot weights per member."""
+
+    def __init__(self, members: int, width_in: int, width_out: int) -> None:
+        super().__init__()
+        bound = math.sqrt(6 / (width_in + width_out))
+        self.weight = nn.Parameter(torch.empty(members, width_in, width_out).uniform_(-bound, bound))
+        self.bias = nn.Parameter(torch.zeros(members, 1, width_out))
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """Every member's output for its rows."""
+        shared = rows.expand(self.weight.shape[0], *rows.shape) if rows.dim() == 2 else rows
+        return torch.baddbmm(self.bias, shared, self.weight)
+
+
+class DynamicsEnsemble(nn.Module):
+    """K models of the next features from features and action, batched over members.
+
+    Disagreement's residual net: [φ, a] → h; `blocks` × ([x, a] → h → [·, a] → h, added); [x, a] → features. The action
+    is joined at every layer. `blocks=0` is the plain two-layer model.
+    """
+
+    def __init__(self, members: int, features: int, action_width: int, hidden: int, blocks: int) -> None:
+        super().__init__()
+        self.first = EnsembleLinear(members, features + action_width, hidden)
+        self.blocks = nn.ModuleList(
+            nn.ModuleList([EnsembleLinear(members, hidden + action_width, hidden) for _ in range(2)])
+            for _ in range(blocks)
+        )
+        self.last = EnsembleLinear(members, hidden + action_width, features)
+
+    def forward(self, features: Tensor, action: Tensor) -> Tensor:
+        """(B, D) and (B, A) -> (K, B, D)."""
+        x = functional.leaky_relu(self.first(torch.cat([features, action], -1)), LEAKY_SLOPE)  # (K, B, H)
+        action = action.expand(x.shape[0], *action.shape)
+        for block in self.blocks:
+            assert isinstance(block, nn.ModuleList)
+            step = functional.leaky_relu(block[0](torch.cat([x, action], -1)), LEAKY_SLOPE)
+            x = x + block[1](torch.cat([step, action], -1))
+        out: Tensor = self.last(torch.cat([x, action], -1))
+        return out
+
+
+def _after_convs(side: int) -> int:
+    for kernel, stride in ((8, 4), (4, 2), (3, 1)):
+        side = (side - kernel) // stride + 1
+    return side

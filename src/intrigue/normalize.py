@@ -1,0 +1,96 @@
+"""Running statistics: moments of observations, and the scale of intrinsic returns. State is buffers; saved with the rest.
+
+Moments merge batch by batch (Chan et al. 1979), in float64 so that long runs do not drift:
+
+    δ = μ_b − μ,   n' = n + b,   μ' = μ + δ b/n',   M' = M + M_b + δ² n b / n',   var = M / n
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from intrigue.returns import discounted_sums
+
+# openai/baselines' RunningMeanStd starts as if it had seen 1e-4 samples of mean 0 and variance 1.
+PRIOR_COUNT = 1e-4
+EPSILON = 1e-8
+
+
+class RunningMoments(nn.Module):
+    """Mean and variance of everything observed so far, per element of `shape`."""
+
+    count: Tensor
+    mean: Tensor
+    var: Tensor
+
+    def __init__(self, shape: tuple[int, ...] = ()) -> None:
+        super().__init__()
+        self.shape = shape
+        self.register_buffer("count", torch.tensor(PRIOR_COUNT, dtype=torch.float64))
+        self.register_buffer("mean", torch.zeros(shape, dtype=torch.float64))
+        self.register_buffer("var", torch.ones(shape, dtype=torch.float64))
+
+    @torch.no_grad()
+    def observe(self, values: Tensor) -> None:
+        """Merge a batch: any leading axes, then `shape`."""
+        rows = values.reshape(-1, *self.shape).to(torch.float64)
+        added = rows.shape[0]
+        if added == 0:
+            return
+        mean, var = rows.mean(0), rows.var(0, unbiased=False)
+        total = self.count + added
+        shift = mean - self.mean
+        spread = self.var * self.count + var * added + shift.square() * self.count * added / total
+        self.mean.copy_(self.mean + shift * added / total)
+        self.var.copy_(spread / total)
+        self.count.copy_(total)
+
+    def std(self) -> Tensor:
+        """Standard deviation, never exactly zero."""
+        return (self.var + EPSILON).sqrt()
+
+
+class ReturnScale(nn.Module):
+    """Standard deviation of the discounted sum of a reward, the unit in which bonuses are handed on.
+
+    As in large-scale curiosity and RND: R ← γR + r per environment, never reset; the running variance of R is kept; the
+    mean is not subtracted. The sum runs over time, one chain per environment.
+    """
+
+    carry: Tensor
+
+    def __init__(self, discount: float) -> None:
+        super().__init__()
+        self.discount = discount
+        self.moments = RunningMoments()
+        self.register_buffer("carry", torch.zeros(0))
+
+    @torch.no_grad()
+    def observe(self, reward: Tensor) -> None:
+        """Let a (T, N) batch of raw rewards into the running scale."""
+        if self.carry.shape != reward.shape[1:]:
+            self.carry = reward.new_zeros(reward.shape[1])
+        sums = discounted_sums(reward, self.carry, self.discount)
+        self.carry = sums[-1].clone()
+        self.moments.observe(sums)
+
+    def scale(self) -> float:
+        """The number rewards are divided by."""
+        return float(self.moments.std())
+
+
+class ValueScale(nn.Module):
+    """Standard deviation of the raw reward itself, for minibatches without time order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.moments = RunningMoments()
+
+    def observe(self, reward: Tensor) -> None:
+        """Let a batch of raw rewards, of any shape, into the running scale."""
+        self.moments.observe(reward)
+
+    def scale(self) -> float:
+        """The number rewards are divided by."""
+        return float(self.moments.std())

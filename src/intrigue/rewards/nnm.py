@@ -1,0 +1,140 @@
+"""Nuclear norm maximization (Chen et al. 2022, arXiv:2205.10484, section 3.2 and Algorithm 1).
+
+Z stacks n encodings of m dimensions as rows:
+
+    source="ensemble"   Z[k] = f_k(φ(s), a): n trained models' predictions of the next encoding
+    source="knn"        Z = the state's own encoding and its n − 1 nearest neighbours, in the batch or in a memory
+
+    form="ratio"        ‖Z‖_* / (‖Z‖_F √max(m, n))            the paper's bonus, in [1, √min(m, n)] / √max(m, n)
+    form="floor"        (‖Z‖_*/‖Z‖_F − 1) / (√min(m, n) − 1)   the same without its constant floor, in [0, 1]
+    form="centered"     ‖Z − c‖_* / √m                         ours: c the mean row (ensemble) or the state itself (knn)
+
+    φ: `features` (see intrigue.features).  f_k: `models`, trained.  ‖.‖_*: sum of singular values.
+
+`nnm` is the paper's ratio; `nnmc` is this file with form="centered", which we recommend for exploring.
+
+Differs from the paper: it leaves n, the encoder and the neighbours open; every choice and its reason is in
+docs/rewards.md. `features="layernorm"` fixes the length of an encoding, without which the ratio pays for short
+encodings; `features="raw"` is the literal reading. Members differ by their initialisation and by dropping each sample
+from each member's loss with probability 0.2, as the Disagreement code does.
+Cost: ensemble, one encoder pass and one batched n-model pass per score; knn, one encoder pass and a chunked search.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal, final
+
+import torch
+from torch import Generator, Tensor
+
+from intrigue.features import StateFeatures
+from intrigue.fields import Fraction, NonNegativeInt, PositiveInt
+from intrigue.neighbours import RingMemory, nearest_rows
+from intrigue.networks import DynamicsEnsemble
+from intrigue.nuclear import nuclear_norm, nuclear_ratio, nuclear_score
+from intrigue.rewards.base import IntrinsicReward
+from intrigue.rewards.registry import register_reward
+from intrigue.spaces import Spaces
+from intrigue.types import Transitions
+
+CITATION = """@article{chen2022nnm,
+  title   = {Nuclear Norm Maximization Based Curiosity-Driven Learning},
+  author  = {Chen, Chao and Gao, Zijian and Xu, Kele and Yang, Sen and Li, Yiying and Ding, Bo and Feng, Dawei and Wang, Huaimin},
+  journal = {arXiv preprint arXiv:2205.10484},
+  year    = {2022}
+}"""
+
+
+@dataclass(frozen=True)
+class NuclearNormConfig:
+    """Settings of the nuclear-norm bonus."""
+
+    source: Literal["ensemble", "knn"] = "ensemble"  # where the rows of Z come from; the paper names both
+    form: Literal["ratio", "floor", "centered"] = "ratio"  # ratio is the paper's
+    features: Literal["layernorm", "raw", "unit"] = (
+        "layernorm"  # fixed length of an encoding; raw is the literal reading
+    )
+    encoder: Literal["random", "idf", "icm", "identity"] = "random"  # Disagreement's default is random and frozen
+    n: PositiveInt = 5  # rows of Z: Disagreement's ensemble size, and the paper's toy figure
+    feature_dim: PositiveInt = 512  # m: Disagreement's feature size
+    hidden: PositiveInt = 512  # width of every dense layer, as Disagreement
+    blocks: NonNegativeInt = 4  # residual blocks of a model, as Disagreement; 0 is a plain two-layer model
+    keep: Fraction = 0.8  # share of samples each member learns from, as Disagreement
+    neighbours_of: Literal["obs", "next_obs"] = "next_obs"  # knn: novelty of the state reached, or of the state left
+    memory: NonNegativeInt = 0  # knn: rows remembered from earlier batches; 0 searches in the batch
+    memory_stride: PositiveInt = 4  # knn: every how many rows of a batch one is remembered
+
+
+@register_reward("nnmc", config=NuclearNormConfig, defaults={"form": "centered"})
+@register_reward("nnm", config=NuclearNormConfig)
+@final
+class NuclearNorm(IntrinsicReward):
+    """Spread of n encodings, measured by the sum of their singular values."""
+
+    def __init__(self, cfg: NuclearNormConfig, spaces: Spaces) -> None:
+        super().__init__(cfg, spaces)
+        self.cfg = cfg
+        self.features = StateFeatures(cfg.encoder, cfg.features, spaces, cfg.feature_dim, cfg.hidden)
+        width = self.features.width
+        # knn with a frozen encoder has nothing to predict; the ICM trunk needs one forward model to learn from.
+        members = {"ensemble": cfg.n, "knn": 1 if cfg.encoder == "icm" else 0}[cfg.source]
+        self.models = DynamicsEnsemble(members, width, spaces.action.width, cfg.hidden, cfg.blocks) if members else None
+        self.memory = RingMemory(cfg.memory, width) if cfg.source == "knn" and cfg.memory else None
+
+    def score(self, batch: Transitions) -> Tensor:
+        """The bonus of each transition, (T, N)."""
+        if self.cfg.source == "ensemble":
+            rows = self._predict(self.features(batch.obs), batch.action)  # (T, N, n, m)
+            center = rows.double().mean(-2, keepdim=True)
+        else:
+            rows = self._neighbourhood(self.features(getattr(batch, self.cfg.neighbours_of)))
+            center = rows[..., :1, :].double()
+        match self.cfg.form:
+            case "ratio":
+                return nuclear_score(rows)
+            case "floor":
+                top = math.sqrt(min(rows.shape[-2:]))
+                return (nuclear_ratio(rows) - 1).clamp_min(0) / (top - 1) if top > 1 else rows.new_zeros(rows.shape[:2])
+            case "centered":
+                return (nuclear_norm(rows.double() - center) / math.sqrt(rows.shape[-1])).to(rows.dtype)
+
+    def loss(self, batch: Transitions, rng: Generator) -> Tensor:
+        """Mean squared error of each member on its share of the samples, plus the encoder's own loss."""
+        if self.models is None and self.features.inverse is None:
+            return torch.zeros((), device=batch.reward.device)
+        here, there = self.features(batch.obs), self.features(batch.next_obs)
+        total = self.features.inverse_loss(here, there, batch.action)
+        if self.models is None:
+            return total
+        if self.cfg.encoder != "icm":
+            here, there = here.detach(), there.detach()
+        error = (self._predict(here, batch.action) - there.unsqueeze(-2)).square().mean(-1)  # (T, N, n)
+        kept = torch.rand(error.shape, generator=rng, device=error.device) < self.cfg.keep
+        return total + (error * kept / max(self.cfg.keep, 1e-8)).mean(dim=(0, 1)).sum()
+
+    @torch.no_grad()
+    def observe(self, batch: Transitions) -> None:
+        """Remember every `memory_stride`-th state reached."""
+        if self.memory is not None:
+            encoded = self.features(getattr(batch, self.cfg.neighbours_of)).flatten(0, 1)
+            self.memory.add(encoded[batch.valid.flatten()][:: self.cfg.memory_stride])
+
+    def _predict(self, features: Tensor, action: Tensor) -> Tensor:  # (T, N, n, m)
+        assert self.models is not None
+        lead = features.shape[:-1]
+        predicted = self.models(features.flatten(0, -2), action.flatten(0, -2))  # (n, B, m)
+        out: Tensor = predicted.movedim(0, 1).unflatten(0, lead)
+        return out
+
+    def _neighbourhood(self, encoded: Tensor) -> Tensor:  # (T, N, n, m)
+        """Each state's encoding followed by its n − 1 nearest, or as many as there are."""
+        query = encoded.flatten(0, -2)  # (B, m)
+        others = self.memory.filled() if self.memory is not None else query
+        in_batch = others.shape[0] < self.cfg.n - 1 or self.memory is None
+        others = query if in_batch else others
+        k = min(self.cfg.n - 1, others.shape[0] - int(in_batch))
+        index = nearest_rows(query, others, k, skip_self=in_batch)  # (B, k)
+        rows = torch.cat([query.unsqueeze(1), others[index]], dim=1)
+        return rows.unflatten(0, encoded.shape[:-1])

@@ -1,0 +1,159 @@
+"""From a configuration to a run on disk: start or take up, log, save, stop. Everything below it knows no path and no sink.
+
+A run is whole at every instant: it appears with its first checkpoint, each later one is published before an older one
+goes, results are flushed before the checkpoint that counts them, and are cut back to it when a run is taken up again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+
+from intrigue.config import RunConfig, flatten_json, resolve
+from intrigue.errors import CheckpointError, ConfigError, RunError
+from intrigue.plugins import plugin_files
+from intrigue.run import birth, checkpoint
+from intrigue.run.console import Console
+from intrigue.run.folder import RunFolder, clear_done, mark_done, open_run, read_config, write_config
+from intrigue.run.journal import Journal
+from intrigue.run.lock import RunLock
+from intrigue.run.names import run_stem
+from intrigue.run.provenance import provenance
+from intrigue.run.result import Run
+from intrigue.run.signals import StopRequest
+from intrigue.training.build import Parts, build, pick_device
+from intrigue.training.rollout import rollout
+
+DEFAULT_ROOT = Path("runs")
+
+
+def start(cfg: RunConfig, *, out: Path | None = None, quiet: bool = False) -> Run:
+    """Train a new run to its last step."""
+    cfg = cfg.with_run(device=pick_device(cfg.run.device).type, threads=use_threads(cfg.run.threads))
+    with StopRequest() as stop, contextlib.ExitStack() as stack:
+        origin = provenance(device=cfg.run.device, seed=cfg.run.seed, threads=cfg.run.threads, plugins=plugin_files())
+        command = " ".join(sys.argv)
+        if out is None:
+            stem = run_stem(cfg.env_id, cfg.reward_name, cfg.agent_name, cfg.run.seed)
+            staging = birth.create_numbered(DEFAULT_ROOT, stem, cfg.to_json(), origin, command)
+        else:
+            staging = birth.create(out, cfg.to_json(), origin, command)
+        stack.enter_context(staging)
+        parts = stack.enter_context(_closing(build(cfg, plugin_files())))
+        parts.collector.start()
+        stop.raise_if_set("stopped before the run began; nothing was written")
+        _save(staging.folder, parts, cfg, wall_seconds=0.0)
+        folder = staging.publish()
+        return _drive(folder, parts, cfg, stop, quiet, wall_seconds=0.0)
+
+
+def resume(path: Path, *, steps: int | None = None, quiet: bool = False) -> Run:
+    """Take a run up exactly where its newest whole checkpoint left it."""
+    folder = open_run(path)
+    with StopRequest() as stop, RunLock(folder.path, " ".join(sys.argv)), contextlib.ExitStack() as stack:
+        cfg = _stored_config(folder)
+        saved = checkpoint.load(folder.checkpoints, on_skip=lambda text: _warn(f"damaged checkpoint skipped: {text}"))
+        if saved.config_digest != cfg.digest():
+            raise CheckpointError(
+                f"{folder.config} does not describe the run that wrote {saved.path}: their digests differ. Put the "
+                "original config.json back; `intrigue train --config` begins a new run with changed settings."
+            )
+        checkpoint.set_aside_damaged(folder.checkpoints)
+        checkpoint.clean_leftovers(folder.checkpoints)
+        if steps is not None:
+            if steps < saved.step:
+                raise ConfigError(f"--steps {steps} lies behind the run, which is at step {saved.step}.")
+            cfg = cfg.with_run(steps=steps)
+            write_config(folder, cfg.to_json())
+        if saved.step >= cfg.run.steps:
+            return _finish(folder, cfg, saved.step)
+        clear_done(folder)
+        use_threads(cfg.run.threads)
+        parts = stack.enter_context(_closing(build(cfg, plugin_files())))
+        parts.load_state_dict(saved.state)
+        if parts.collector.pool.restarted:
+            _warn(
+                f"{parts.collector.pool.restarted} environments of {cfg.env_id} cannot be saved: their episodes begin "
+                "anew here, so this run is not bit-identical to an uninterrupted one"
+            )
+        return _drive(folder, parts, cfg, stop, quiet, wall_seconds=float(saved.meta.get("wall_seconds", 0.0)))
+
+
+def use_threads(wanted: int) -> int:
+    """Set torch's CPU threads (0 leaves them) and say how many there are; results depend on the number."""
+    if wanted:
+        torch.set_num_threads(wanted)
+    return torch.get_num_threads()
+
+
+def _drive(folder: RunFolder, parts: Parts, cfg: RunConfig, stop: StopRequest, quiet: bool, wall_seconds: float) -> Run:
+    began = time.monotonic() - wall_seconds
+    pool = parts.collector.pool
+    every = cfg.run.checkpoint_every
+    step = parts.collector.step_count
+    with (
+        contextlib.closing(Console(cfg.run.steps, quiet=quiet)) as console,
+        contextlib.closing(Journal(folder, step, pool.frames_per_step)) as journal,
+    ):
+        try:
+            for progress in rollout(parts, cfg.curiosity.warmup_steps):
+                before, step = step, progress.step
+                seconds = time.monotonic() - began
+                shown = journal.note(progress, parts.collector.coverage(), seconds)
+                console.update(step, step * pool.frames_per_step, shown)
+                ending = step >= cfg.run.steps or bool(stop)
+                if ending or before // every != step // every:
+                    journal.sync()
+                    _save(folder, parts, cfg, wall_seconds=seconds)
+                if step >= cfg.run.steps:
+                    break
+                stop.raise_if_set(f"saved at step {step}; go on with `intrigue resume {folder.path}`")
+        except RunError as error:
+            last = checkpoint.verify(folder.checkpoints)
+            raise type(error)(
+                f"{error}\nThe run stopped at step {step}; its checkpoint of step {last.step} is intact in {folder.path}."
+            ) from error
+    return _finish(folder, cfg, step)
+
+
+def _finish(folder: RunFolder, cfg: RunConfig, step: int) -> Run:
+    mark_done(folder, step, checkpoint.digest(folder.checkpoints))
+    return Run(folder.path, cfg, step)
+
+
+def _save(folder: RunFolder, parts: Parts, cfg: RunConfig, wall_seconds: float) -> None:
+    checkpoint.save(
+        folder.checkpoints,
+        parts.collector.step_count,
+        parts.state_dict(),
+        config_digest=cfg.digest(),
+        meta={"wall_seconds": wall_seconds},
+        keep=cfg.run.keep,
+    )
+
+
+def _stored_config(folder: RunFolder) -> RunConfig:
+    try:
+        return resolve(flatten_json(read_config(folder)))
+    except ConfigError as error:
+        raise CheckpointError(
+            f"{folder.config} cannot be used: {error}\nA run that used a plug-in needs it again: add --plugin FILE."
+        ) from error
+
+
+@contextlib.contextmanager
+def _closing(parts: Parts) -> Iterator[Parts]:
+    try:
+        yield parts
+    finally:
+        parts.close()
+
+
+def _warn(text: str) -> None:
+    with contextlib.suppress(OSError):
+        sys.stderr.write(f"warning: {text}\n")

@@ -1,0 +1,64 @@
+"""What a run writes down as it goes: one row per update, one per finished episode, and the figures shown meanwhile."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from intrigue.run.folder import RunFolder
+from intrigue.run.sinks import CsvSink, EpisodeSink
+from intrigue.run.table import cut_back, read_episodes
+from intrigue.types import Metrics, Progress
+
+# The window of the Disagreement and baselines logs: the mean over the last 100 finished episodes.
+WINDOW = 100
+
+
+class Journal:
+    """metrics.csv and episodes.csv of one run, cut back to where the run stands."""
+
+    def __init__(self, folder: RunFolder, step: int, frames_per_step: int) -> None:
+        self.frames_per_step = frames_per_step
+        for path in (folder.metrics, folder.episodes):
+            if path.exists():
+                cut_back(path, step)
+        past = read_episodes(folder.episodes).columns if folder.episodes.exists() else {}
+        self.count = len(past.get("step", []))
+        self.returns = deque(past.get("episodic_return", []), maxlen=WINDOW)
+        self.lengths = deque(past.get("length", []), maxlen=WINDOW)
+        self._metrics = CsvSink(folder.metrics)
+        self._episodes = EpisodeSink(folder.episodes)
+        self._shown: Metrics = {}
+
+    def note(self, progress: Progress, coverage: float | None, wall_seconds: float) -> Metrics:
+        """Write what happened; the figures worth showing now."""
+        frame = progress.step * self.frames_per_step
+        for episode in progress.episodes:
+            self._episodes.write(episode, episode.step * self.frames_per_step)
+            self.returns.append(episode.episodic_return)
+            self.lengths.append(episode.length)
+            self.count += 1
+        if progress.metrics:
+            row: Metrics = {
+                "charts/episodic_return": _mean(self.returns),
+                "charts/episodic_length": _mean(self.lengths),
+                "charts/episodes": float(self.count),
+                **({"charts/coverage": coverage} if coverage is not None else {}),
+                **progress.metrics,
+            }
+            self._metrics.write(progress.step, frame, wall_seconds, row)
+            self._shown = row
+        return self._shown
+
+    def sync(self) -> None:
+        """Everything noted so far is on disk."""
+        self._metrics.sync()
+        self._episodes.sync()
+
+    def close(self) -> None:
+        """Nothing more will be noted."""
+        self._metrics.close()
+        self._episodes.close()
+
+
+def _mean(values: deque[float]) -> float:
+    return sum(values) / len(values) if values else float("nan")

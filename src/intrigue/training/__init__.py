@@ -1,0 +1,1 @@
+"""From a configuration to training: building the parts, and the loops that drive them."""

@@ -1,0 +1,90 @@
+"""From a configuration to the parts of a run. The only place that picks a device and constructs things."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from intrigue.agents.base import Agent
+from intrigue.agents.random import RandomAgent, RandomConfig
+from intrigue.agents.registry import AGENTS
+from intrigue.collect import Collector
+from intrigue.config import RunConfig
+from intrigue.curiosity import Curiosity
+from intrigue.envs.pool import Pool, make_pool
+from intrigue.errors import ConfigError
+from intrigue.rng import Streams, seeded_construction
+from intrigue.state import State
+
+
+@dataclass
+class Parts:
+    """Everything that has state in a run."""
+
+    collector: Collector
+    agent: Agent
+    warm_up_agent: RandomAgent
+    curiosity: Curiosity
+    streams: Streams
+
+    def state_dict(self) -> State:
+        """The whole training state."""
+        return {
+            "collector": self.collector.state_dict(),
+            "agent": self.agent.train_state(),
+            "curiosity": self.curiosity.state_dict(),
+            "streams": self.streams.state_dict(),
+        }
+
+    def load_state_dict(self, state: State) -> None:
+        """Go on from what `state_dict` gave."""
+        self.collector.load_state_dict(state["collector"])
+        self.agent.load_train_state(state["agent"])
+        self.curiosity.load_state_dict(state["curiosity"])
+        self.streams.load_state_dict(state["streams"])
+
+    def close(self) -> None:
+        """Let go of the environments."""
+        self.collector.pool.close()
+
+
+def pick_device(name: str) -> torch.device:
+    """The device of that name; `auto` is the GPU where there is one."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if name.startswith("cuda") and not torch.cuda.is_available():
+        raise ConfigError("device: 'cuda' was asked for, but torch sees no GPU. Use --device cpu or auto.")
+    return torch.device(name)
+
+
+def build(cfg: RunConfig, plugins: Sequence[Path] = ()) -> Parts:
+    """All parts of a run, not yet started."""
+    device = pick_device(cfg.run.device)
+    pool = make_pool(cfg.env_id, cfg.env_options, cfg.pool, cfg.run.seed, plugins)
+    try:
+        return assemble(cfg, pool, device)
+    except BaseException:
+        pool.close()
+        raise
+
+
+def assemble(cfg: RunConfig, pool: Pool, device: torch.device) -> Parts:
+    """The learning parts around a pool."""
+    seed = cfg.run.seed
+    names = ("extrinsic", "intrinsic") if cfg.curiosity.streams == "two" else ("total",)
+    entry = AGENTS.get(cfg.agent_name)
+    with seeded_construction(seed, f"init/agent/{cfg.agent_name}"):
+        agent = entry.cls(entry.config(**{**entry.defaults, **cfg.agent_options}), pool.spaces, names).to(device)
+    curiosity = Curiosity.from_config(
+        cfg.reward_name, cfg.reward_options, cfg.curiosity, pool.spaces, device=device, seed=seed
+    )
+    return Parts(
+        collector=Collector(pool, agent.rollout_steps, device),
+        agent=agent,
+        warm_up_agent=RandomAgent(RandomConfig(agent.rollout_steps), pool.spaces, names),
+        curiosity=curiosity,
+        streams=Streams(seed, device),
+    )

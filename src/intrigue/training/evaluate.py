@@ -1,0 +1,68 @@
+"""Playing a trained agent on the raw task, one environment, one episode after another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+
+from intrigue.agents.registry import AGENTS
+from intrigue.config import flatten_json, resolve
+from intrigue.envs.make import make_env
+from intrigue.rng import Streams
+from intrigue.run import checkpoint
+from intrigue.run.folder import RunFolder, read_config
+from intrigue.seeds import derive_seed
+from intrigue.spaces import Array, make_spaces
+
+
+@dataclass
+class Played:
+    """Raw returns and lengths of the episodes played, and the frames of the first when it was filmed."""
+
+    returns: list[float] = field(default_factory=list)
+    lengths: list[int] = field(default_factory=list)
+    frames: list[Array] = field(default_factory=list)
+
+
+def play(folder: RunFolder, episodes: int, *, seed: int, greedy: bool, film: bool) -> Played:
+    """Play the agent of a run's selected checkpoint."""
+    cfg = resolve(flatten_json(read_config(folder)))
+    saved = checkpoint.load(folder.checkpoints, on_skip=lambda text: None)
+    entry = AGENTS.get(cfg.agent_name)
+    env = make_env(cfg.env_id, cfg.env_options, render=film)
+    try:
+        spaces = make_spaces(env.info.obs_space, env.info.action_space)
+        names = ("extrinsic", "intrinsic") if cfg.curiosity.streams == "two" else ("total",)
+        agent = entry.cls(entry.config(**{**entry.defaults, **cfg.agent_options}), spaces, names)
+        agent.load_train_state(saved.state["agent"])
+        rng = Streams(derive_seed(seed, "eval"))["eval"]
+        played = Played()
+        for episode in range(episodes):
+            obs, total, length, ended = env.reset(derive_seed(seed, "eval", episode)), 0.0, 0, False
+            while not ended:
+                if film and episode == 0 and (frame := env.render()) is not None:
+                    played.frames.append(frame)
+                acted = agent.act(torch.from_numpy(np.array(obs)).unsqueeze(0), explore=not greedy, rng=rng)
+                step = env.step(acted.action[0].numpy())
+                obs, total, length = step.obs, total + step.reward, length + 1
+                ended = step.terminated or step.truncated
+            played.returns.append(total)
+            played.lengths.append(length)
+        return played
+    finally:
+        env.close()
+
+
+def summary(played: Played) -> dict[str, float]:
+    """The figures of the episodes played."""
+    returns, lengths = np.array(played.returns), np.array(played.lengths)
+    return {
+        "episodes": len(returns),
+        "return_mean": float(returns.mean()),
+        "return_std": float(returns.std()),
+        "return_min": float(returns.min()),
+        "return_max": float(returns.max()),
+        "length_mean": float(lengths.mean()),
+    }

@@ -1,0 +1,95 @@
+"""The shapes that travel between the parts. Time first, environments second: every batch is (T, N, ...).
+
+A minibatch without time order is (1, B, ...). Nothing here is ever edited in place; a changed batch is a new one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from torch import Tensor
+
+Metrics: TypeAlias = "dict[str, float]"
+Extras: TypeAlias = "Mapping[str, Tensor]"
+"""What an agent noted while acting (log-probabilities, values), each (T, N, ...), and `last_obs` (N, *obs)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Transitions:
+    """What the environments said, exactly as they said it."""
+
+    obs: Tensor  # (T, N, *obs)
+    action: Tensor  # (T, N, *action)
+    reward: Tensor  # (T, N)  extrinsic
+    terminated: Tensor  # (T, N)  bool: no future exists
+    truncated: Tensor  # (T, N)  bool: a future exists, we stopped looking
+    next_obs: Tensor  # (T, N, *obs)  the true successor, never the frame after a reset
+    valid: Tensor  # (T, N)  bool: False only for the reset rows of vector environments that reset one step late
+
+    @property
+    def ended(self) -> Tensor:
+        """Where an episode ends, for either reason. (T, N)"""
+        return self.terminated | self.truncated
+
+    def replace(self, **changes: Tensor) -> Transitions:
+        """A new batch with some fields exchanged."""
+        return dataclasses.replace(self, **changes)
+
+    def rows(self, index: Tensor) -> Transitions:
+        """The chosen rows of the flattened batch, as (1, B, ...); for what needs no time order."""
+        return Transitions(
+            **{
+                each.name: getattr(self, each.name).flatten(0, 1)[index].unsqueeze(0)
+                for each in dataclasses.fields(self)
+            }
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """One reward signal for the learner: its value head, its discount and its episode ends go by `name`."""
+
+    name: str  # "total", or "extrinsic" and "intrinsic"
+    reward: Tensor  # (T, N)
+    weight: float  # of its advantage in the policy's objective
+
+
+@dataclass(frozen=True, slots=True)
+class RewardStep:
+    """What curiosity made of a batch."""
+
+    reward: Tensor  # (T, N)  what a learner with one stream should maximise
+    intrinsic: Tensor  # (T, N)  raw bonus
+    streams: tuple[Stream, ...]
+    metrics: Metrics
+
+
+@dataclass(frozen=True, slots=True)
+class Acted:
+    """Actions as the environments take them, (N, *action), and what the agent wants back at its update."""
+
+    action: Tensor
+    extras: Extras
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """One finished episode, in raw environment reward."""
+
+    step: int
+    env: int
+    episodic_return: float
+    length: int
+    terminated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where a run stands after one step of all environments; metrics only when something was learned."""
+
+    step: int
+    episodes: list[Episode]
+    metrics: Metrics
