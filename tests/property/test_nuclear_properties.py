@@ -38,7 +38,7 @@ def rotation(size: int, seed: int) -> Tensor:
 
 
 @given(shapes, seeds, spreads)
-@settings(deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_bounds(method: str, shape: tuple[int, int], seed: int, spread: float) -> None:
     score = nuclear_score(matrix(shape, seed, spread), method=method).item()
     low, high = 1 / math.sqrt(max(shape)), math.sqrt(min(shape) / max(shape))
@@ -47,7 +47,7 @@ def test_bounds(method: str, shape: tuple[int, int], seed: int, spread: float) -
 
 
 @given(shapes, seeds, spreads, st.floats(-200, 200))
-@settings(deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_score_is_blind_to_scale(method: str, shape: tuple[int, int], seed: int, spread: float, decades: float) -> None:
     z = matrix(shape, seed, spread)
     expected = nuclear_score(z, method=method).item()
@@ -55,7 +55,7 @@ def test_score_is_blind_to_scale(method: str, shape: tuple[int, int], seed: int,
 
 
 @given(shapes, seeds, spreads)
-@settings(deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_score_is_blind_to_rotation_and_transposition(
     method: str, shape: tuple[int, int], seed: int, spread: float
 ) -> None:
@@ -66,7 +66,7 @@ def test_score_is_blind_to_rotation_and_transposition(
 
 
 @given(shapes, seeds, spreads)
-@settings(deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_score_is_blind_to_order(method: str, shape: tuple[int, int], seed: int, spread: float) -> None:
     z = matrix(shape, seed, spread)
     expected = nuclear_score(z, method=method).item()
@@ -76,7 +76,7 @@ def test_score_is_blind_to_order(method: str, shape: tuple[int, int], seed: int,
 
 
 @given(shapes, seeds, spreads, st.integers(1, 6))
-@settings(deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_rows_of_zeros_change_the_ratio_by_nothing(
     method: str, shape: tuple[int, int], seed: int, spread: float, padding: int
 ) -> None:
@@ -90,7 +90,7 @@ def test_rows_of_zeros_change_the_ratio_by_nothing(
 
 
 @given(shapes, seeds)
-@settings(deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_rows_on_one_line_score_lowest(method: str, shape: tuple[int, int], seed: int) -> None:
     generator = rng(seed)
     line = torch.randn(shape[0], 1, generator=generator) @ torch.randn(1, shape[1], generator=generator)
@@ -98,7 +98,7 @@ def test_rows_on_one_line_score_lowest(method: str, shape: tuple[int, int], seed
 
 
 @given(shapes, seeds)
-@settings(deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_orthonormal_rows_score_highest(method: str, shape: tuple[int, int], seed: int) -> None:
     n, m = min(shape), max(shape)
     rows = rotation(m, seed)[:n]
@@ -106,7 +106,7 @@ def test_orthonormal_rows_score_highest(method: str, shape: tuple[int, int], see
 
 
 @given(shapes, seeds, st.booleans())
-@settings(deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_triangle_inequality(method: str, shape: tuple[int, int], seed: int, center: bool) -> None:
     a, b = matrix(shape, seed, 1.0), matrix(shape, seed + 1, 0.1)
     norm_a, norm_b, norm_sum = (nuclear_norm(z, center, method=method).item() for z in (a, b, a + b))
@@ -114,7 +114,7 @@ def test_triangle_inequality(method: str, shape: tuple[int, int], seed: int, cen
 
 
 @given(shapes, seeds, spreads, st.floats(-100, 100), st.booleans())
-@settings(deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_homogeneity(
     method: str, shape: tuple[int, int], seed: int, spread: float, decades: float, center: bool
 ) -> None:
@@ -126,7 +126,7 @@ def test_homogeneity(
 
 
 @given(shapes, seeds, spreads)
-@settings(deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_between_the_frobenius_norm_and_root_rank_of_it(
     method: str, shape: tuple[int, int], seed: int, spread: float
 ) -> None:
@@ -136,7 +136,7 @@ def test_between_the_frobenius_norm_and_root_rank_of_it(
 
 
 @given(shapes, seeds, st.floats(-1e3, 1e3))
-@settings(deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_centered_norm_ignores_a_constant_row(method: str, shape: tuple[int, int], seed: int, size: float) -> None:
     z = matrix(shape, seed, 1.0)
     constant = size * torch.randn(1, shape[1], generator=rng(seed), dtype=torch.float64)
@@ -145,7 +145,7 @@ def test_centered_norm_ignores_a_constant_row(method: str, shape: tuple[int, int
 
 
 @given(st.integers(2, 12), st.sampled_from([256, 512]), seeds, st.floats(-3, 2))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_closed_form_of_rows_around_a_mean(method: str, n: int, m: int, seed: int, decades: float) -> None:
     generator, spread = rng(seed), 10**decades
     mean = torch.randn(64, 1, m, generator=generator)
