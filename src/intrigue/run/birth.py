@@ -1,0 +1,171 @@
+"""How a run folder comes to be: built hidden, published by one rename, locked from its first moment on.
+
+with create(path, config, provenance) as staging:
+    checkpoint.save(staging.folder.checkpoints, 0, ...)
+    run = staging.publish()          # from here on the run exists, and this process holds its lock
+    ...                              # train
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import itertools
+import os
+import re
+import uuid
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from intrigue.errors import CheckpointError, ConfigError, StorageError
+from intrigue.run import atomic, disk
+from intrigue.run.examine import published
+from intrigue.run.folder import RunFolder, occupied_by, write_config, write_provenance
+from intrigue.run.lock import LOCK_NAME, RunLock, read_holder
+
+NAME_BYTES = 100  # of the final name kept in the hidden one, so that it stays below the usual 255
+ATTEMPTS = 100  # hidden folders to try before giving up; one is lost only when a cleaner meets it half-made
+_STAGING = re.compile(r"\..*\.[0-9a-f]{32}\.new", re.DOTALL)
+
+
+class Staging:
+    """A run folder that nobody sees yet; leaving the context releases the lock and removes what was not published."""
+
+    def __init__(self, folder: RunFolder, lock: RunLock, targets: Iterator[Path]) -> None:
+        self.folder = folder
+        self.lock = lock
+        self._targets = targets
+        self._published = False
+
+    def publish(self) -> RunFolder:
+        """The run at its final place, visible from one instant to the next.
+
+        Raises:
+            ConfigError: the place was taken meanwhile.
+            CheckpointError: there is no first checkpoint yet.
+        """
+        if not published(self.folder.checkpoints):
+            raise CheckpointError(
+                f"{self.folder.path} has no checkpoint yet; a run is published only with its first one"
+            )
+        with disk.scope("folder"):
+            for target in self._targets:
+                try:
+                    atomic.publish_folder(self.folder.path, target)
+                except FileExistsError:
+                    refusal = occupied_by(target)
+                    continue
+                self._published = True
+                self.folder = RunFolder(target)
+                self.lock.path = target / LOCK_NAME
+                return self.folder
+        raise ConfigError(refusal or f"{target} was taken by another process meanwhile; start again")
+
+    def __enter__(self) -> Staging:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self._published:
+            atomic.discard_folder(self.folder.path)
+        self.lock.release()
+
+
+def create(path: Path, config: Mapping[str, Any], provenance: Mapping[str, Any], command: str = "") -> Staging:
+    """A hidden run folder that will become `path`, with its settings written and its lock held.
+
+    Raises:
+        ConfigError: something is at `path`; the message says what, and what to do.
+        StorageError: the disk refused; nothing is left behind.
+    """
+    path = Path(os.path.abspath(path))
+    if refusal := occupied_by(path):
+        raise ConfigError(refusal)
+    return _build(path.parent, path.name, iter([path]), config, provenance, command)
+
+
+def create_numbered(
+    root: Path, stem: str, config: Mapping[str, Any], provenance: Mapping[str, Any], command: str = ""
+) -> Staging:
+    """A hidden run folder that will become `root/stem__1`, or the next number that is free when it is published."""
+    targets = (root / f"{stem}__{number}" for number in itertools.count(1))
+    free = (target for target in targets if not os.path.lexists(target))
+    return _build(root, stem, free, config, provenance, command)
+
+
+def _build(
+    parent: Path,
+    name: str,
+    targets: Iterator[Path],
+    config: Mapping[str, Any],
+    provenance: Mapping[str, Any],
+    command: str,
+) -> Staging:
+    with disk.scope("folder"), disk.storage(parent):
+        _make_parent(parent)
+        remove_stale(parent)
+        path, lock = _claim(parent, name, command)
+        try:
+            run = RunFolder(path)
+            write_config(run, config)
+            write_provenance(run, provenance)
+            disk.make_folder(run.checkpoints)
+        except BaseException:
+            atomic.discard_folder(path)
+            lock.release()
+            raise
+    return Staging(run, lock, targets)
+
+
+def _make_parent(parent: Path) -> None:
+    try:
+        os.makedirs(parent, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise ConfigError(f"{parent} is not a folder, so no run can be put into it; choose another place") from error
+
+
+def _claim(parent: Path, name: str, command: str) -> tuple[Path, RunLock]:
+    """A new hidden folder and its lock, both certainly ours."""
+    shown = name.encode("utf-8", "surrogateescape")[:NAME_BYTES].decode("utf-8", "ignore")
+    for _ in range(ATTEMPTS):
+        path = parent / f".{shown}.{uuid.uuid4().hex}.new"
+        disk.make_folder(path)
+        lock = RunLock(path, command)
+        try:
+            return path, lock.acquire()
+        except ConfigError:
+            continue  # a cleaner took the folder in the instant before it was locked
+        except StorageError as error:
+            cause = error.__cause__
+            if not (isinstance(cause, OSError) and cause.errno == errno.ENOENT):
+                atomic.discard_folder(path)
+                raise
+    raise StorageError(f"{parent}: {ATTEMPTS} new folders were removed by another process before they could be used")
+
+
+def remove_stale(parent: Path) -> list[Path]:
+    """The hidden folders of dead processes that were removed; those of living ones and of strangers stay."""
+    removed = []
+    for path in sorted(parent.iterdir()):
+        if _STAGING.fullmatch(path.name) and path.is_dir() and not path.is_symlink() and _remove_if_stale(path):
+            removed.append(path)
+    return removed
+
+
+def _remove_if_stale(path: Path) -> bool:
+    names = {entry.name for entry in path.iterdir()}
+    if not names:
+        with contextlib.suppress(OSError):  # its maker may be putting the lock in right now; then it is not empty
+            disk.remove_empty_folder(path)
+            return True
+        return False
+    signed = read_holder(path / LOCK_NAME)
+    if LOCK_NAME not in names or not (signed or names == {LOCK_NAME}):
+        return False
+    with contextlib.suppress(ConfigError, StorageError), RunLock(path):
+        atomic.remove_folder(path)
+        return True
+    return False

@@ -1,0 +1,265 @@
+"""Checkpoints: the whole state of a run in a folder that is either whole and selected, or not there.
+
+    checkpoints/<step, 12 digits>/tensors.safetensors   every torch tensor and NumPy array of the state tree
+                                  state.json            the tree's shape and every plain value, canonical JSON
+                                  manifest.json         written last: lengths and SHA-256 of the members
+
+A save writes `.tmp-<uuid>/`, flushes each file, reads it back and compares hashes, and only then renames the folder;
+nothing that exists is ever written to. The *selected* checkpoint is the one with the highest step (then the highest
+generation: when the same step is saved again with other content, the new one is named `<step>-<generation>`, so that
+there is no instant without it). Order comes from names, never from clocks. Nothing on the way back can run code.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from intrigue import state as trees
+from intrigue.errors import CheckpointError, RunError, StorageError
+from intrigue.run import atomic, canonical, disk, tensorfile
+from intrigue.run.examine import (
+    STATE_LIMIT,
+    STEP_DIGITS,
+    Checkpoint,
+    difference,
+    examine,
+    folder_name,
+    listing,
+    order,
+    published,
+    references,
+    seal_bytes,
+)
+from intrigue.run.manifest import MANIFEST, MEMBERS, SIZE_LIMIT, STATE, TENSORS, Manifest, NewerFormat, compose, parse
+from intrigue.run.tensorfile import Seal
+from intrigue.state import State
+
+RELOOKS = 5  # times to look again when a live run retires the folder under a reader
+DAMAGED_PREFIX = ".damaged-"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether the selected checkpoint is whole, and if not, every problem with it."""
+
+    ok: bool
+    step: int | None
+    path: Path
+    problems: list[str] = field(default_factory=list)
+
+
+def save(folder: Path, step: int, state: State, *, config_digest: str, meta: Mapping[str, Any], keep: int) -> Path:
+    """The folder of a new, verified, selected checkpoint; older ones beyond the newest `keep` are then removed.
+
+    Saving equal content at the same step again changes nothing; a damaged folder of the same step is set aside.
+
+    Raises:
+        StorageError: the disk refused; earlier checkpoints are untouched.
+        RunError: the state holds something that cannot be saved.
+    """
+    if not 0 <= step < 10**STEP_DIGITS or keep < 1:
+        raise ValueError(f"step {step} must lie in [0, 10^{STEP_DIGITS}) and keep {keep} must be at least 1")
+    with disk.scope("checkpoint"), disk.storage(folder / folder_name(step), size_bytes(state)):
+        os.makedirs(folder, exist_ok=True)
+        temporary = atomic.temporary_beside(folder / folder_name(step))
+        try:
+            written = _write(temporary, step, state, config_digest, meta)
+            path = _place(folder, step, written)
+            if path is None:
+                path = _publish(folder, step, temporary)
+            else:
+                atomic.discard_folder(temporary)
+        except BaseException:
+            atomic.discard_folder(temporary)
+            raise
+        _retire(folder, path, keep)
+    return path
+
+
+def load(folder: Path, *, on_skip: Callable[[str], None]) -> Checkpoint:
+    """The newest whole checkpoint; each damaged newer one is named through `on_skip`.
+
+    Raises:
+        NewerFormat: the newest was written by a later version of this package.
+        CheckpointError: there is no whole checkpoint.
+    """
+    skipped: dict[str, None] = {}
+    for _ in range(RELOOKS):
+        retired = False
+        for path in reversed(published(folder)):
+            checkpoint, problems = examine(path, keep=True)
+            if checkpoint is not None:
+                return checkpoint
+            if not path.exists():  # retired by the live run while we read: look again
+                retired = True
+                break
+            message = f"checkpoint {path} is damaged and was passed over: {'; '.join(problems)}"
+            if message not in skipped:
+                skipped[message] = None
+                on_skip(message)
+        if not retired:
+            break
+    raise CheckpointError(
+        f"no whole checkpoint in {folder} ({len(skipped)} damaged). Nothing was started from scratch; "
+        "restore the folder from a copy, or train anew in another one."
+    )
+
+
+def verify(folder: Path) -> Verdict:
+    """The verdict on the selected checkpoint."""
+    for _ in range(RELOOKS):
+        paths = published(folder)
+        if not paths:
+            return Verdict(False, None, folder, [f"no checkpoint in {folder}"])
+        path = paths[-1]
+        try:
+            _, problems = examine(path, keep=False)
+        except NewerFormat as error:
+            problems = [str(error)]
+        if not problems or path.exists():
+            break
+    return Verdict(not problems, order(path)[0], path, problems)
+
+
+def digest(folder: Path) -> str:
+    """One SHA-256 over the selected checkpoint's arrays (name, dtype, shape, bytes) and plain values; not over `meta`.
+
+    Raises:
+        CheckpointError: the selected checkpoint is missing or damaged.
+    """
+    verdict = verify(folder)
+    if not verdict.ok:
+        raise CheckpointError(f"no digest of a damaged checkpoint {verdict.path}: {'; '.join(verdict.problems)}")
+    return parse(disk.read_whole(verdict.path / MANIFEST, SIZE_LIMIT)).content_digest()
+
+
+def set_aside_damaged(folder: Path) -> list[Path]:
+    """New places of the damaged checkpoints that were newer than the newest whole one; they are kept to be looked at.
+
+    Only the holder of the run's lock may call this. Nothing is moved when no checkpoint is whole.
+    """
+    damaged: list[Path] = []
+    for path in reversed(published(folder)):
+        if not examine(path, keep=False)[1]:
+            return [_set_aside(each) for each in damaged]
+        damaged.append(path)
+    return []
+
+
+def clean_leftovers(folder: Path) -> list[Path]:
+    """What was removed of unfinished saves and unfinished removals. Only the holder of the run's lock may call this."""
+    prefixes = (atomic.TEMPORARY_PREFIX, atomic.TRASH_PREFIX)
+    leftovers = [path for path in listing(folder) if path.name.startswith(prefixes)]
+    with disk.storage(folder):
+        for path in leftovers:
+            if path.is_dir() and not path.is_symlink():
+                atomic.remove_folder(path)
+            else:
+                disk.unlink(path)
+    return leftovers
+
+
+def size_bytes(state: State) -> int:
+    """Bytes of all arrays in the state: a lower bound of what a checkpoint of it needs on disk."""
+    arrays = _split(state)[1]
+    return sum(tensorfile.describe(name, array).length for name, array in arrays.items())
+
+
+def _split(state: State) -> tuple[Any, dict[str, Any]]:
+    try:
+        skeleton, arrays = trees.split(state)
+        for name, array in arrays.items():
+            tensorfile.describe(name, array)
+    except TypeError as error:
+        raise RunError(f"this state cannot be saved: {error}") from error
+    # Two arrays on one path would silently become one.
+    if len(references(skeleton)) != len(arrays):
+        raise RunError("this state cannot be saved: two arrays have the same path; keys must not contain '/'")
+    return skeleton, arrays
+
+
+def _write(temporary: Path, step: int, state: State, config_digest: str, meta: Mapping[str, Any]) -> Manifest:
+    """Write and read back all files of a checkpoint under its temporary name; returns what the manifest says."""
+    skeleton, arrays = _split(state)
+    as_numpy = sorted(name for name, array in arrays.items() if isinstance(array, np.ndarray))
+    try:
+        content = canonical.encode({"tree": skeleton, "numpy": as_numpy})
+    except TypeError as error:
+        raise RunError(f"this state cannot be saved: {error}") from error
+    if len(content) > STATE_LIMIT:
+        raise RunError(
+            f"{STATE} would have {len(content)} bytes, {STATE_LIMIT} are allowed; keep large values in arrays"
+        )
+    disk.make_folder(temporary)
+    members = {TENSORS: tensorfile.write(temporary / TENSORS, arrays), STATE: seal_bytes(content)}
+    atomic.write_new(temporary / STATE, content)
+    for name in MEMBERS:
+        _read_back(temporary / name, members[name])
+    listed = compose(step, config_digest, members, meta)
+    atomic.write_new(temporary / MANIFEST, listed)
+    _read_back(temporary / MANIFEST, seal_bytes(listed))
+    return parse(listed)
+
+
+def _read_back(path: Path, meant: Seal) -> None:
+    found = tensorfile.seal_of(path)
+    if found != meant:
+        raise StorageError(
+            f"{path} came back from the disk changed: {difference(meant, found)}. The disk cannot be trusted."
+        )
+
+
+def _place(folder: Path, step: int, written: Manifest) -> Path | None:
+    """The whole checkpoint of this step with equal content, if any; damaged ones of this step are set aside."""
+    equal = None
+    for path in published(folder):
+        if order(path)[0] != step:
+            continue
+        try:
+            _, problems = examine(path, keep=False)
+        except NewerFormat as error:
+            problems = [str(error)]
+        if problems:
+            _set_aside(path)
+            continue
+        found = parse(disk.read_whole(path / MANIFEST, SIZE_LIMIT))
+        same = found.members == written.members and found.config_digest == written.config_digest
+        equal = path if same else None  # only the newest generation is selected, so only it may stand in
+    return equal
+
+
+def _publish(folder: Path, step: int, temporary: Path) -> Path:
+    taken = [order(path)[1] for path in published(folder) if order(path)[0] == step]
+    path = folder / folder_name(step, max(taken) + 1 if taken else 0)
+    try:
+        atomic.publish_folder(temporary, path)
+    except FileExistsError as error:
+        raise StorageError(f"{path} appeared while it was being written: another program works in {folder}") from error
+    return path
+
+
+def _set_aside(path: Path) -> Path:
+    aside = path.with_name(f"{DAMAGED_PREFIX}{path.name}-{uuid.uuid4().hex[:8]}")
+    with disk.storage(path):
+        disk.rename(path, aside)
+        disk.flush_folder(path.parent)
+    return aside
+
+
+def _retire(folder: Path, newest: Path, keep: int) -> None:
+    """Remove earlier generations of this step and all but the newest `keep` checkpoints up to it."""
+    older = [path for path in published(folder) if order(path) < order(newest)]
+    superseded = [path for path in older if order(path)[0] == order(newest)[0]]
+    others = [path for path in older if path not in superseded]
+    for path in superseded + (others[: -(keep - 1)] if keep > 1 else others):
+        if path.is_symlink() or not path.is_dir():
+            _set_aside(path)  # not ours: out of the way, but not deleted
+        else:
+            atomic.remove_folder(path)

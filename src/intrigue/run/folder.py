@@ -1,0 +1,180 @@
+"""The run folder: what is in it, how it is born, and how to tell what state it is in.
+
+    runs/<name>/  config.json provenance.json metrics.csv episodes.csv checkpoints/ report.html figures/ DONE
+
+A run is born whole (`intrigue.run.birth`): built as `.<name>.<uuid>.new` beside its final place, its first checkpoint
+included, and then renamed. A kill at any instant leaves either no run folder or a whole one. Nothing inside refers to
+where the folder is, so it can be moved and copied.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from intrigue.errors import CheckpointError, ConfigError
+from intrigue.run import atomic, canonical, disk
+from intrigue.run.examine import published
+
+JSON_LIMIT = 16 * 2**20  # bytes of config.json and the like; ours, far above any real one
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolder:
+    """The names of everything in a run folder."""
+
+    path: Path
+
+    @property
+    def config(self) -> Path:
+        """Every resolved setting."""
+        return self.path / "config.json"
+
+    @property
+    def provenance(self) -> Path:
+        """Versions, commit, host, device, seed."""
+        return self.path / "provenance.json"
+
+    @property
+    def metrics(self) -> Path:
+        """One row per logged update."""
+        return self.path / "metrics.csv"
+
+    @property
+    def episodes(self) -> Path:
+        """One row per finished episode."""
+        return self.path / "episodes.csv"
+
+    @property
+    def checkpoints(self) -> Path:
+        """The folder `intrigue.run.checkpoint` works in."""
+        return self.path / "checkpoints"
+
+    @property
+    def report(self) -> Path:
+        """The page."""
+        return self.path / "report.html"
+
+    @property
+    def figures(self) -> Path:
+        """The pictures in the page."""
+        return self.path / "figures"
+
+    @property
+    def finished(self) -> Path:
+        """Present when the run reached its last step."""
+        return self.path / "DONE"
+
+
+def open_run(path: Path) -> RunFolder:
+    """The run that lives at `path`.
+
+    Raises:
+        ConfigError: there is no such folder.
+        CheckpointError: it holds no checkpoints.
+    """
+    if not os.path.lexists(path):
+        raise ConfigError(f"{path} does not exist; give the folder of a run, the one that holds `checkpoints`")
+    if not path.is_dir():
+        raise ConfigError(f"{path} is not a folder; give the folder of a run, the one that holds `checkpoints`")
+    run = RunFolder(path)
+    if not run.checkpoints.is_dir() or not published(run.checkpoints):
+        raise CheckpointError(
+            f"{path} holds no checkpoints, so there is nothing to go on from. Give the folder of a run; "
+            "nothing was started from scratch."
+        )
+    return run
+
+
+def occupied_by(path: Path) -> str | None:
+    """What stands in the way of a new run at `path`, in words; None when the place is free."""
+    try:
+        return _obstacle(path)
+    except (OSError, ValueError) as error:  # a name too long, a NUL byte, a parent that may not be entered
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        return f"{str(path)!r} cannot be the path of a run: {reason}; choose another one with --out"
+
+
+def _obstacle(path: Path) -> str | None:
+    if path.is_symlink():
+        return f"{path} is a symbolic link; give a path of its own"
+    if not path.exists():
+        return None
+    if not path.is_dir():
+        return f"{path} is a file; give the path of a folder that does not exist yet"
+    if not any(path.iterdir()):
+        return None
+    run = RunFolder(path)
+    if not run.checkpoints.is_dir() and not run.config.exists():
+        return f"{path} holds files that are not a run; give the path of a folder that does not exist yet"
+    kind = "a finished run" if run.finished.exists() else "an unfinished run"
+    return f"{path} already holds {kind}; go on with `intrigue resume {path}`, or choose another folder with --out"
+
+
+def write_config(run: RunFolder, config: Mapping[str, Any]) -> None:
+    """Replace config.json in one instant."""
+    _write_json(run.config, config)
+
+
+def write_provenance(run: RunFolder, provenance: Mapping[str, Any]) -> None:
+    """Replace provenance.json in one instant."""
+    _write_json(run.provenance, provenance)
+
+
+def read_config(run: RunFolder) -> dict[str, Any]:
+    """The settings of a run.
+
+    Raises:
+        CheckpointError: config.json is missing or damaged.
+    """
+    return _read_json(run.config)
+
+
+def mark_done(run: RunFolder, step: int, digest: str) -> None:
+    """Say that the run reached its last step, and with which state."""
+    _write_json(run.finished, {"step": step, "digest": digest})
+
+
+def clear_done(run: RunFolder) -> None:
+    """The run goes on: it is not finished any more."""
+    with disk.storage(run.finished):
+        if os.path.lexists(run.finished):
+            disk.unlink(run.finished)
+            disk.flush_folder(run.path)
+
+
+def read_done(run: RunFolder) -> tuple[int, str] | None:
+    """Last step and digest of a finished run; None when it is not finished.
+
+    Raises:
+        CheckpointError: the marker is there but damaged.
+    """
+    if not os.path.lexists(run.finished):
+        return None
+    fields = _read_json(run.finished)
+    step, digest = fields.get("step"), fields.get("digest")
+    if type(step) is not int or not isinstance(digest, str):
+        raise CheckpointError(f"{run.finished} does not state step and digest; remove it and use `intrigue resume`")
+    return step, digest
+
+
+def is_done(run: RunFolder) -> bool:
+    """Whether the run reached its last step."""
+    return read_done(run) is not None
+
+
+def _write_json(path: Path, fields: Mapping[str, Any]) -> None:
+    atomic.write_file(path, canonical.encode(dict(fields), indent=2) + b"\n")
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        fields = canonical.decode(disk.read_whole(path, JSON_LIMIT), path.name)
+    except CheckpointError as error:
+        raise CheckpointError(f"{path.parent}: {error}") from error
+    if not isinstance(fields, dict):
+        raise CheckpointError(f"{path} does not hold an object of settings")
+    return fields
