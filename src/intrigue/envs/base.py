@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import abc
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import gymnasium as gym
 
@@ -50,6 +50,18 @@ class Env(abc.ABC):
     """A single environment. Observations and actions are encoded (`intrigue.spaces`)."""
 
     info: EnvInfo
+    examples: ClassVar[tuple[str, ...]] = ("",)
+    """Names after the family that the contract tests build; a built-in takes none."""
+
+    @classmethod
+    def check_name(cls, name: str) -> list[str]:
+        """What is wrong with the part of an id after the family, without building anything. Built-ins take none."""
+        return [f"{name!r} follows an environment that takes no name. Remove it and the slash."] if name else []
+
+    @classmethod
+    def make_native_vector(cls, cfg: Any, name: str, num_envs: int) -> gym.vector.VectorEnv[Any, Any, Any] | None:
+        """The family's own vectorized form, asked for by the option `native_vector`; None where there is none."""
+        return None
 
     @abc.abstractmethod
     def reset(self, seed: int | None) -> Array:

@@ -1,0 +1,40 @@
+"""What a pool must know of its environments before it can give them memory; travels from a worker as a state tree."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+from intrigue.envs.base import EnvInfo
+from intrigue.spaces import ActionSpec, ObsSpec, Spaces, make_spaces
+from intrigue.state import State
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Encoded spaces and the rest of `EnvInfo`."""
+
+    spaces: Spaces
+    frames_per_step: int
+    places: int
+    can_snapshot: bool
+
+
+def facts_of(described: EnvInfo) -> Facts:
+    """The facts an environment states."""
+    spaces = make_spaces(described.obs_space, described.action_space)
+    return Facts(spaces, described.frames_per_step, described.places, described.can_snapshot)
+
+
+def facts_to_state(facts: Facts) -> State:
+    """The facts as a tree of plain values."""
+    return asdict(facts)
+
+
+def facts_from_state(state: State) -> Facts:
+    """The facts that `facts_to_state` wrote."""
+    obs, action = state["spaces"]["obs"], state["spaces"]["action"]
+    spaces = Spaces(
+        ObsSpec(obs["kind"], tuple(obs["shape"])),
+        ActionSpec(action["kind"], tuple(action["sizes"]), tuple(action["low"]), tuple(action["high"])),
+    )
+    return Facts(spaces, state["frames_per_step"], state["places"], state["can_snapshot"])

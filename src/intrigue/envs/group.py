@@ -1,0 +1,151 @@
+"""Steps K environments in this process, checks what they give, and writes it into a `Block`.
+
+An episode that ends is started anew in the same step: `next_obs` keeps the true successor, `obs` the first observation
+of the new episode. Environment i draws its first seed from (seed, "env", i) and keeps its own stream after that.
+
+The loop over environments is the pool's inner loop: it makes no array, and what can be checked for all environments
+at once is checked after it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping, MutableSequence, Sequence
+from typing import Any, final
+
+import numpy as np
+
+from intrigue.envs.base import Env
+from intrigue.envs.check import Violation, check_flag, check_obs, check_reward, fault, moment, non_finite
+from intrigue.envs.facts import Facts, facts_of
+from intrigue.envs.make import make_env
+from intrigue.envs.memory import STAGES, Block
+from intrigue.errors import ConfigError
+from intrigue.seeds import derive_seed
+from intrigue.state import State
+
+BUILD, RESET, STEP, SNAPSHOT, RESTORE = (
+    STAGES.index(each) for each in ("build", "reset", "step", "snapshot", "restore")
+)
+
+
+@final
+class EnvGroup:
+    """Environments `share` of a pool. `now` always tells which one is busy with what, also to another process."""
+
+    def __init__(
+        self, env_id: str, options: Mapping[str, Any], seed: int, share: range, now: MutableSequence[int] | memoryview
+    ) -> None:
+        self._env_id = env_id
+        self._seed = seed
+        self._share = share
+        self._now = now
+        self._steps = 0
+        self._envs: list[Env] = []
+        self._each(BUILD, lambda i: self._envs.append(make_env(env_id, options)), count=len(share))
+        self.facts: Facts = facts_of(self._envs[0].info)
+        self._block: Block
+        self._rows: list[np.ndarray[Any, Any]] = []
+
+    def attach(self, block: Block) -> None:
+        """Write into these rows from now on."""
+        self._block = block
+        self._rows = list(block.next_obs)
+
+    def reset(self, purpose: Sequence[str | int], steps: int) -> None:
+        """Start every episode anew, seeded for this purpose; the environments' own count goes on from `steps`."""
+        self._steps = steps
+
+        def start(i: int) -> None:
+            obs = self._envs[i].reset(derive_seed(self._seed, *purpose, self._share[i]))
+            check_obs(obs, self.facts.spaces.obs)
+            self._block.obs[i] = obs
+
+        self._each(RESET, start)
+
+    def step(self) -> None:
+        """Step every environment with the block's actions and start ended episodes anew."""
+        block, now, first, places = self._block, self._now, self._share.start, self.facts.places
+        spec = self.facts.spaces.obs
+        shape, dtype = spec.shape, spec.dtype
+        rewards, terminations, truncations, where = [], [], [], []
+        self._steps += 1
+        now[1] = STEP
+        i = 0
+        try:
+            for i, (env, action, row) in enumerate(zip(self._envs, block.action, self._rows, strict=True)):
+                now[0] = first + i
+                obs, reward, terminated, truncated, place = env.step(action)
+                if type(obs) is not np.ndarray or obs.shape != shape or obs.dtype != dtype:
+                    check_obs(obs, spec)
+                row[...] = obs
+                rewards.append(reward if type(reward) is float else check_reward(reward))
+                terminations.append(terminated if type(terminated) is bool else check_flag(terminated, "terminated"))
+                truncations.append(truncated if type(truncated) is bool else check_flag(truncated, "truncated"))
+                if not -1 <= place < places:
+                    raise Violation("place", f"a number from -1 to below {places}", str(place))
+                where.append(place)
+        except Exception as error:
+            raise fault(self._env_id, first + i, moment("step", self._steps), error) from error
+        block.reward[:] = rewards
+        block.terminated[:] = terminations
+        block.truncated[:] = truncations
+        block.place[:] = where
+        self._check_finite()
+        block.obs[...] = block.next_obs
+        if True in terminations or True in truncations:
+            self._restart_ended()
+        now[1] = 0
+
+    def snapshot(self) -> list[State]:
+        """Every environment's own state."""
+        states: list[State] = []
+        self._each(SNAPSHOT, lambda i: states.append(self._envs[i].snapshot()))
+        return states
+
+    def restore(self, states: Sequence[State], steps: int) -> None:
+        """Put every environment back to its state."""
+        self._steps = steps
+        self._each(RESTORE, lambda i: self._envs[i].restore(states[i]))
+
+    def close(self) -> None:
+        """Let every environment go, also when one of them fails at it: nothing is left that could be lost."""
+        for env in self._envs:
+            with contextlib.suppress(Exception):
+                env.close()
+        self._envs = []
+
+    def _restart_ended(self) -> None:
+        block = self._block
+
+        def start(i: int) -> None:
+            if block.terminated[i] or block.truncated[i]:
+                obs = self._envs[i].reset(None)
+                check_obs(obs, self.facts.spaces.obs)
+                block.obs[i] = obs
+
+        self._each(RESET, start)
+
+    def _check_finite(self) -> None:
+        block = self._block
+        wrong = ~np.isfinite(block.reward)
+        if wrong.any():
+            i = int(wrong.argmax())
+            cause = Violation("reward", "one finite real number", repr(float(block.reward[i])))
+            raise fault(self._env_id, self._share[i], moment("step", self._steps), cause)
+        if self.facts.spaces.obs.kind == "vector" and not np.isfinite(block.next_obs).all():
+            i = next(i for i, row in enumerate(self._rows) if not np.isfinite(row).all())
+            cause = Violation("observation", "finite numbers", non_finite(self._rows[i]))
+            raise fault(self._env_id, self._share[i], moment("step", self._steps), cause)
+
+    def _each(self, stage: int, act: Callable[[int], None], count: int | None = None) -> None:
+        self._now[1] = stage
+        for i in range(len(self._envs) if count is None else count):
+            self._now[0] = self._share[i]
+            try:
+                act(i)
+            except Exception as error:
+                if stage == BUILD and isinstance(error, ConfigError):
+                    raise
+                raise fault(self._env_id, self._share[i], moment(STAGES[stage], self._steps), error) from error
+        self._now[1] = 0

@@ -1,0 +1,213 @@
+"""N environments stepped together, in this process or in W workers, behind one interface.
+
+    pool = make_pool("rooms", {"rooms": 3}, PoolConfig(num_envs=16, workers=2), seed=0)
+    obs = pool.reset()                      # (N, *obs)
+    step = pool.step(action)                # PoolStep of arrays (N, ...), valid until the next call
+
+`next_obs` is always the true successor; `obs` is what to act on next, which after an ended episode is the first
+observation of the new one. What the pool gives does not depend on the number of workers.
+"""
+
+from __future__ import annotations
+
+import abc
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, final
+
+import numpy as np
+
+from intrigue.envs.check import check_actions
+from intrigue.envs.config import PoolConfig, problems
+from intrigue.envs.crew import Crew
+from intrigue.envs.facts import Facts
+from intrigue.envs.group import EnvGroup
+from intrigue.envs.make import check_options, make_config, make_env
+from intrigue.envs.memory import Block, private_block
+from intrigue.envs.registry import ENVS, split_id
+from intrigue.errors import CheckpointError, ConfigError, RunError
+from intrigue.spaces import Array, Spaces
+from intrigue.state import State
+
+__all__ = ["GroupPool", "Pool", "PoolStep", "make_env", "make_pool"]
+
+
+class PoolStep(NamedTuple):
+    """What one step of every environment gave, each array (N, ...) and valid until the pool's next call."""
+
+    obs: Array
+    next_obs: Array
+    reward: Array
+    terminated: Array
+    truncated: Array
+    valid: Array
+    """False where the row is a reset and no step (vectorized environments that reset on their next step)."""
+    place: Array
+
+
+class Pool(abc.ABC):
+    """N environments of one id."""
+
+    num_envs: int
+    spaces: Spaces
+    env_id: str
+    frames_per_step: int
+    places: int
+    can_snapshot: bool
+    restarted: int = 0
+    """How many environments the last `restore` had to start anew, because they cannot be saved."""
+
+    @abc.abstractmethod
+    def reset(self) -> Array:
+        """First observations of new episodes, seeded from the pool's seed."""
+
+    @abc.abstractmethod
+    def step(self, action: Array) -> PoolStep:
+        """One step of every environment."""
+
+    @abc.abstractmethod
+    def snapshot(self) -> State:
+        """All that `restore` needs to go on from here."""
+
+    @abc.abstractmethod
+    def restore(self, state: State) -> Array:
+        """Go on from a snapshot; returns the observations to act on. Sets `restarted`."""
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Let go of environments, processes and memory; may be called again."""
+
+
+class Stepper(Protocol):
+    """What steps the environments of a `GroupPool`: an `EnvGroup` here, or a `Crew` of workers."""
+
+    facts: Facts
+
+    def reset(self, purpose: Sequence[str | int], steps: int) -> None:
+        """Start every episode anew."""
+
+    def step(self) -> None:
+        """Step every environment."""
+
+    def snapshot(self) -> list[State]:
+        """Every environment's state."""
+
+    def restore(self, states: Sequence[State], steps: int) -> None:
+        """Put every environment back."""
+
+    def close(self) -> None:
+        """Let everything go."""
+
+
+@final
+class GroupPool(Pool):
+    """A pool of single environments that write into one block of memory."""
+
+    def __init__(self, env_id: str, num_envs: int, stepper: Stepper, block: Block) -> None:
+        facts = stepper.facts
+        self.env_id = env_id
+        self.num_envs = num_envs
+        self.spaces = facts.spaces
+        self.frames_per_step = facts.frames_per_step
+        self.places = facts.places
+        self.can_snapshot = facts.can_snapshot
+        self._stepper: Stepper | None = stepper
+        self._block: Block | None = block
+        self._valid = np.ones(num_envs, dtype=bool)
+        self._valid.setflags(write=False)
+        self._steps = 0
+        self._restarts = 0
+        self._started = False
+
+    def reset(self) -> Array:
+        stepper, block = self._open()
+        self._steps = 0
+        with self._closed_on_failure():
+            stepper.reset(("env",), 0)
+        self._started = True
+        return block.obs
+
+    def step(self, action: Array) -> PoolStep:
+        stepper, block = self._open(started=True)
+        block.action[...] = check_actions(action, self.spaces.action, self.num_envs)
+        self._steps += 1
+        with self._closed_on_failure():
+            stepper.step()
+        return PoolStep(
+            block.obs, block.next_obs, block.reward, block.terminated, block.truncated, self._valid, block.place
+        )
+
+    def snapshot(self) -> State:
+        stepper, block = self._open(started=True)
+        state: dict[str, State] = {"num_envs": self.num_envs, "steps": self._steps, "restarts": self._restarts}
+        if self.can_snapshot:
+            with self._closed_on_failure():
+                state |= {"obs": block.obs.copy(), "envs": stepper.snapshot()}
+        return state
+
+    def restore(self, state: State) -> Array:
+        stepper, block = self._open()
+        if state["num_envs"] != self.num_envs or ("envs" in state) != self.can_snapshot:
+            raise CheckpointError(
+                f"the saved state is of {state['num_envs']} environments {'with' if 'envs' in state else 'without'} "
+                f"their own state; this pool has {self.num_envs} of {self.env_id}. Restore into one like it."
+            )
+        self._steps = state["steps"]
+        self._restarts = state["restarts"]
+        self.restarted = 0
+        with self._closed_on_failure():
+            if self.can_snapshot:
+                stepper.restore(state["envs"], self._steps)
+                block.obs[...] = state["obs"]
+            else:
+                self._restarts += 1
+                self.restarted = self.num_envs
+                stepper.reset(("restart", self._restarts), self._steps)
+        self._started = True
+        return block.obs
+
+    def close(self) -> None:
+        if self._stepper is not None:
+            self._stepper.close()
+        self._stepper = self._block = None
+
+    @contextlib.contextmanager
+    def _closed_on_failure(self) -> Iterator[None]:
+        # After a fault, or an interruption between order and answer, nobody knows where the environments stand.
+        try:
+            yield
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self, started: bool = False) -> tuple[Stepper, Block]:
+        if self._stepper is None or self._block is None:
+            raise RunError(f"the pool of {self.env_id} is closed. Build a new one.")
+        if started and not self._started:
+            raise RunError(f"the pool of {self.env_id} has not begun. Call reset() or restore() first.")
+        return self._stepper, self._block
+
+
+def make_pool(
+    env_id: str, options: Mapping[str, Any], cfg: PoolConfig, seed: int, plugins: Sequence[Path] = ()
+) -> Pool:
+    """The pool of this environment; `options` as for `make_env`, `plugins` are files to look for the family in."""
+    for path in plugins:
+        ENVS.add_file(path)
+    family, name = split_id(env_id)
+    check_options(family, options)
+    if found := problems(cfg):
+        raise ConfigError(found)
+    if options.get("native_vector"):
+        from intrigue.envs.vector import make_vector_pool
+
+        entry = ENVS.get(family)
+        return make_vector_pool(env_id, entry.cls, make_config(entry, options), name, cfg.num_envs, seed)
+    if cfg.workers == 0:
+        group = EnvGroup(env_id, options, seed, range(cfg.num_envs), [0, 0])
+        block = private_block(group.facts.spaces, cfg.num_envs)
+        group.attach(block)
+        return GroupPool(env_id, cfg.num_envs, group, block)
+    crew = Crew(env_id, options, cfg, seed, [path.resolve() for path in plugins])
+    return GroupPool(env_id, cfg.num_envs, crew, crew.map_memory())

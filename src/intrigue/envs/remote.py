@@ -1,0 +1,144 @@
+"""A worker process as the pool sees it: how it is started, heard, blamed and ended.
+
+The process leads a session of its own, so that a signal to the terminal's group does not reach it, and so that whatever
+its environments start can be ended with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from typing import final
+
+from intrigue.envs.channel import CHUNK_BYTES, Inbox
+from intrigue.state import State
+
+TAIL_BYTES = 4096  # How much of what a worker printed goes into an error: about fifty lines.
+POLL_SECONDS = 0.005  # How often to look whether a process has ended: short beside its start.
+# One thread per worker: the processes are the parallelism, and BLAS threads of several would fight for the cores.
+SINGLE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+
+
+@final
+class Remote:
+    """One worker process."""
+
+    def __init__(self, slot: int, workers: int, share: range, memory_fd: int, lifeline_fd: int) -> None:
+        self.slot = slot
+        self.share = share
+        self._inbox = Inbox()
+        self._tail = b""
+        self.control, theirs = socket.socketpair()
+        self.output_fd, output = os.pipe()
+        os.set_blocking(self.output_fd, False)
+        # The kernel counts the thread that started a process as its parent, so only the main thread may be watched.
+        watched = threading.current_thread() is threading.main_thread()
+        numbers = (theirs.fileno(), memory_fd, lifeline_fd, slot, workers, int(watched))
+        try:
+            self._popen = subprocess.Popen(
+                [sys.executable, "-m", "intrigue.envs.worker", *map(str, numbers)],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                pass_fds=numbers[:3],
+                env=worker_environment(),
+                start_new_session=True,
+            )
+        except BaseException:
+            self.control.close()
+            os.close(self.output_fd)
+            raise
+        finally:
+            theirs.close()
+            os.close(output)
+
+    @property
+    def pid(self) -> int:
+        """Process id, which is its group's id too."""
+        return self._popen.pid
+
+    def send(self, message: bytes, limit_seconds: float) -> None:
+        """Send a whole message; OSError when the worker is gone or does not take it in time."""
+        self.control.settimeout(limit_seconds)
+        self.control.sendall(message)
+
+    def hear(self) -> tuple[bytes, State] | None:
+        """The worker's answer if it is complete by now; EOFError when the worker hung up."""
+        try:
+            part = self.control.recv(CHUNK_BYTES, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return None
+        except ConnectionResetError:
+            part = b""
+        if not part:
+            raise EOFError
+        return self._inbox.feed(part)
+
+    def read_output(self) -> bool:
+        """Keep the end of what the worker printed; False when it can print no more."""
+        while True:
+            try:
+                part = os.read(self.output_fd, CHUNK_BYTES)
+            except BlockingIOError:
+                return True
+            if not part:
+                return False
+            self._tail = (self._tail + part)[-TAIL_BYTES:]
+
+    def printed(self) -> str:
+        """The end of what the worker printed, as a paragraph for an error, or nothing."""
+        self.read_output()
+        text = self._tail.decode(errors="replace").strip()
+        return f"\nThe worker's last words:\n{text}" if text else ""
+
+    def has_exited(self) -> bool:
+        """Whether the process has ended; it is left unreaped, so that its id stays ours until `kill`."""
+        if self._popen.returncode is not None or not hasattr(os, "waitid"):
+            return self._popen.poll() is not None
+        return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+    def death(self, grace_seconds: float = 1.0) -> str:
+        """How the process ended, in words. It hung up already, so it gets a moment to end by itself."""
+        deadline = time.monotonic() + grace_seconds
+        while not self.has_exited() and time.monotonic() < deadline:
+            time.sleep(POLL_SECONDS)
+        if not self.has_exited():
+            return f"its worker process {self.pid} closed its connection"
+        self.kill()
+        code = self._popen.returncode
+        if code >= 0:
+            return f"its worker process {self.pid} exited with code {code}"
+        name = signal.Signals(-code).name
+        hint = " (the system does this when memory runs out)" if name == "SIGKILL" else ""
+        return f"its worker process {self.pid} was killed by {name}{hint}"
+
+    def kill(self) -> None:
+        """End the process and all it started, and reap it."""
+        if self._popen.returncode is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, signal.SIGKILL)
+            self._popen.kill()
+            self._popen.wait()
+
+    def release(self) -> None:
+        """Kill, and close what connects to it."""
+        self.kill()
+        self.control.close()
+        os.close(self.output_fd)
+
+
+def worker_environment() -> dict[str, str]:
+    """This process's variables, with its import path, and without a wish to see warnings as errors."""
+    path = os.pathsep.join(import_path())
+    return {**SINGLE_THREAD, **os.environ, "PYTHONPATH": path, "PYTHONSAFEPATH": "1", "PYTHONWARNINGS": "default"}
+
+
+def import_path() -> list[str]:
+    """Where this process finds modules, with the working directory spelled out."""
+    return [path or os.getcwd() for path in sys.path]

@@ -1,0 +1,116 @@
+"""One worker process: steps its share of the environments whenever the pool says so.
+
+Started as `python -m intrigue.envs.worker CONTROL MEMORY LIFELINE SLOT WORKERS WATCHED`, the first three inherited
+descriptors. It leaves when the pool is gone: the control socket ends, the lifeline pipe ends (noticed by a thread, also
+in the middle of a step), and on Linux the kernel kills it with its parent, even when it is stopped.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import threading
+import warnings
+from pathlib import Path
+
+from intrigue.envs import channel
+from intrigue.envs.facts import facts_to_state
+from intrigue.envs.group import EnvGroup
+from intrigue.envs.memory import map_block, map_header
+from intrigue.envs.registry import ENVS
+from intrigue.errors import ConfigError, IntrigueError
+from intrigue.state import State
+
+PR_SET_PDEATHSIG = 1  # linux/prctl.h
+
+
+def main() -> None:
+    """Serve the pool that started this process until it is gone."""
+    control_fd, memory_fd, lifeline_fd, slot, workers, watched = (int(text) for text in sys.argv[1:])
+    # A signal to the whole job is the parent's to answer: it may still want to save what the environments hold.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    if watched and sys.platform == "linux":
+        _die_with_parent()
+    threading.Thread(target=_watch, args=(lifeline_fd,), daemon=True).start()
+    # Warnings of third-party environments go to stderr, which the pool keeps, and never become errors.
+    warnings.simplefilter("default")
+    control = socket.socket(fileno=control_fd)
+    now = map_header(memory_fd, workers)[2 * slot : 2 * slot + 2]
+    try:
+        Server(control, memory_fd, workers, now).run()
+    except (BrokenPipeError, ConnectionResetError):
+        os._exit(0)
+
+
+class Server:
+    """Answers the pool's messages, one at a time."""
+
+    def __init__(self, control: socket.socket, memory_fd: int, workers: int, now: memoryview) -> None:
+        self._control = control
+        self._memory_fd = memory_fd
+        self._workers = workers
+        self._now = now
+        self._group: EnvGroup
+        self._num_envs = 0
+        self._share = range(0)
+
+    def run(self) -> None:
+        """Serve until the pool hangs up."""
+        while (message := channel.receive(self._control)) is not None:
+            self._control.sendall(self._guarded(*message))
+
+    def _guarded(self, kind: bytes, tree: State) -> bytes:
+        try:
+            return self._answer(kind, tree)
+        except IntrigueError as error:
+            name = "config" if isinstance(error, ConfigError) else "fault"
+            return channel.pack(channel.ERROR, {"kind": name, "message": str(error)})
+
+    def _answer(self, kind: bytes, tree: State) -> bytes:
+        match kind:
+            case channel.STEP:
+                self._group.step()
+            case channel.BEGIN:
+                return self._begin(tree)
+            case channel.MAP:
+                block = map_block(self._memory_fd, self._workers, self._group.facts.spaces, self._num_envs)
+                self._group.attach(block.rows(self._share))
+            case channel.RESET:
+                self._group.reset(tree["purpose"], tree["steps"])
+            case channel.SNAPSHOT:
+                return channel.pack(channel.VALUE, {"states": self._group.snapshot()})
+            case channel.RESTORE:
+                self._group.restore(tree["states"], tree["steps"])
+            case _:
+                self._group.close()
+        return channel.OK
+
+    def _begin(self, tree: State) -> bytes:
+        sys.path[:] = tree["path"]
+        for plugin in tree["plugins"]:
+            ENVS.add_file(Path(plugin))
+        self._num_envs = tree["num_envs"]
+        self._share = range(*tree["share"])
+        self._group = EnvGroup(tree["env_id"], tree["options"], tree["seed"], self._share, self._now)
+        return channel.pack(channel.VALUE, facts_to_state(self._group.facts))
+
+
+def _watch(lifeline_fd: int) -> None:
+    # Nothing is ever written: the read returns when the pool's end is closed, by itself or by its death.
+    os.read(lifeline_fd, 1)
+    if os.getpgrp() == os.getpid():
+        os.killpg(0, signal.SIGKILL)
+    os._exit(1)
+
+
+def _die_with_parent() -> None:
+    import ctypes
+
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main()

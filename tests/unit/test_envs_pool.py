@@ -1,0 +1,194 @@
+"""Pools beyond single families: shares of workers, snapshots across them, order of calls, memory, start-up."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from intrigue.envs.channel import BARE, Inbox, pack
+from intrigue.envs.config import PoolConfig, problems, shares
+from intrigue.envs.pool import Pool, make_pool
+from intrigue.errors import CheckpointError, ConfigError, RunError
+from intrigue.state import from_bytes, to_bytes
+
+OPTIONS = {"max_steps": 9}
+
+
+def noisy_pool(workers: int, num_envs: int = 5, seed: int = 3) -> Pool:
+    return make_pool("noisy-tv", OPTIONS, PoolConfig(num_envs=num_envs, workers=workers), seed)
+
+
+def actions(steps: int, num_envs: int = 5) -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 5, size=(steps, num_envs))
+
+
+@given(num_envs=st.integers(1, 200), workers=st.integers(1, 200))
+def test_shares_are_even_and_complete(num_envs: int, workers: int) -> None:
+    parts = shares(num_envs, workers)
+    assert [index for part in parts for index in part] == list(range(num_envs))
+    assert max(map(len, parts)) - min(map(len, parts)) <= 1
+
+
+def test_more_workers_than_environments_is_refused() -> None:
+    assert problems(PoolConfig(num_envs=2, workers=2)) == []
+    assert problems(PoolConfig(num_envs=2, workers=3))[0].path == "workers"
+    with pytest.raises(ConfigError, match="workers"):
+        noisy_pool(workers=6)
+
+
+def test_a_snapshot_crosses_any_number_of_workers() -> None:
+    source = noisy_pool(workers=2)
+    source.reset()
+    for action in actions(23):
+        source.step(action)
+    saved = from_bytes(to_bytes(source.snapshot()))
+    expected = [[each.copy() for each in source.step(action)] for action in actions(40)]
+    source.close()
+    for workers in (0, 1, 3):
+        pool = noisy_pool(workers, seed=77)
+        np.testing.assert_array_equal(pool.restore(saved), saved["obs"])
+        for wanted, action in zip(expected, actions(40), strict=True):
+            for left, right in zip(wanted, pool.step(action), strict=True):
+                np.testing.assert_array_equal(left, right)
+        pool.close()
+
+
+def test_a_snapshot_of_another_pool_is_refused() -> None:
+    pool = noisy_pool(workers=0)
+    pool.reset()
+    with pytest.raises(CheckpointError, match="5 environments"):
+        noisy_pool(workers=0, num_envs=4).restore(pool.snapshot())
+
+
+def test_a_snapshot_does_not_change_later() -> None:
+    pool = noisy_pool(workers=0)
+    pool.reset()
+    saved = pool.snapshot()
+    before = to_bytes(saved)
+    for action in actions(12):
+        pool.step(action)
+    assert to_bytes(saved) == before
+
+
+def test_calls_out_of_order_are_refused() -> None:
+    pool = noisy_pool(workers=0)
+    with pytest.raises(RunError, match="reset"):
+        pool.step(actions(1)[0])
+    with pytest.raises(RunError, match="reset"):
+        pool.snapshot()
+    pool.close()
+    pool.close()
+    with pytest.raises(RunError, match="closed"):
+        pool.reset()
+
+
+@pytest.mark.parametrize(
+    "wrong", [np.zeros(4, int), np.zeros((5, 1), int), np.full(5, 5), np.full(5, -1), np.zeros(5), np.full(5, np.nan)]
+)
+def test_impossible_actions_are_refused_and_nothing_is_stepped(wrong: np.ndarray) -> None:
+    pool = noisy_pool(workers=0)
+    pool.reset()
+    before = to_bytes(pool.snapshot())
+    with pytest.raises(RunError, match="action"):
+        pool.step(wrong)
+    assert to_bytes(pool.snapshot()) == before
+
+
+def test_continuous_actions_must_be_finite() -> None:
+    pool = make_pool("gym/Pendulum-v1", {}, PoolConfig(num_envs=2, workers=0), 0)
+    pool.reset()
+    with pytest.raises(RunError, match="finite"):
+        pool.step(np.array([[0.0], [np.nan]]))
+    pool.step(np.array([[0.0], [9.0]]))
+
+
+def test_shared_memory_has_no_name_and_is_unmapped() -> None:
+    def mapped() -> str:
+        gc.collect()
+        return Path("/proc/self/maps").read_text()
+
+    pool = noisy_pool(workers=2)
+    pool.reset()
+    assert "memfd:intrigue-pool" in mapped()
+    pool.close()
+    assert "intrigue-pool" not in mapped()
+
+
+def test_a_system_without_memfd_uses_an_unlinked_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr("os.memfd_create")
+    pool = noisy_pool(workers=2)
+    lone = noisy_pool(workers=0)
+    np.testing.assert_array_equal(pool.reset(), lone.reset())
+    for action in actions(20):
+        np.testing.assert_array_equal(pool.step(action).obs, lone.step(action).obs)
+    pool.close()
+
+
+def test_arrays_outlive_a_closed_pool() -> None:
+    pool = noisy_pool(workers=1)
+    obs = pool.reset()
+    expected = obs.copy()
+    pool.close()
+    np.testing.assert_array_equal(obs, expected)
+
+
+def test_a_pool_made_in_a_thread_outlives_it() -> None:
+    made: list[Pool] = []
+    thread = threading.Thread(target=lambda: made.append(noisy_pool(workers=1)))
+    thread.start()
+    thread.join()
+    made[0].reset()
+    for action in actions(20):
+        made[0].step(action)
+    made[0].close()
+
+
+def test_environments_start_without_torch() -> None:
+    code = (
+        "import sys\n"
+        "import intrigue.envs.worker\n"
+        "from intrigue.envs.pool import make_pool\n"
+        "from intrigue.envs.registry import ENVS\n"
+        "[ENVS.get(name) for name in ENVS.names()]\n"
+        "sys.exit('torch' in sys.modules)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_script_needs_no_main_guard(tmp_path: Path) -> None:
+    script = tmp_path / "plain.py"
+    script.write_text(
+        "import numpy as np\n"
+        "from intrigue.envs.config import PoolConfig\n"
+        "from intrigue.envs.pool import make_pool\n"
+        "pool = make_pool('rooms', {}, PoolConfig(num_envs=4, workers=2), seed=0)\n"
+        "pool.reset()\n"
+        "print(pool.step(np.zeros(4, dtype=int)).place.tolist())\n"
+    )
+    ended = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout.strip(), ended.stderr) == (0, "[1, 1, 1, 1]", "")
+
+
+@given(
+    cuts=st.lists(st.integers(0, 400), max_size=5),
+    tree=st.none()
+    | st.dictionaries(st.text(max_size=3).filter(lambda key: key != "$array"), st.integers(), max_size=3),
+    kind=st.sampled_from([b"k", b"v", b"e"]),
+)
+def test_messages_survive_any_cut(cuts: list[int], tree: dict[str, int] | None, kind: bytes) -> None:
+    message = pack(kind, tree)
+    bounds = [0, *sorted(min(cut, len(message)) for cut in cuts), len(message)]
+    parts = [message[first:last] for first, last in itertools.pairwise(bounds) if first < last]
+    inbox = Inbox()
+    heard = [inbox.feed(part) for part in parts]
+    assert heard[:-1] == [None] * (len(parts) - 1)
+    assert heard[-1] == (kind, None if kind in BARE else tree)
