@@ -66,7 +66,8 @@ def resume(path: Path, *, steps: int | None = None, quiet: bool = False) -> Run:
         checkpoint.set_aside_damaged(folder.checkpoints)
         checkpoint.clean_leftovers(folder.checkpoints)
         if steps is not None:
-            if steps < saved.step:
+            # All environments step together, so a run may end up to one step of each beyond what was asked.
+            if steps <= saved.step - cfg.pool.num_envs:
                 raise ConfigError(f"--steps {steps} lies behind the run, which is at step {saved.step}.")
             cfg = cfg.with_run(steps=steps)
             write_config(folder, cfg.to_json())

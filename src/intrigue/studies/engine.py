@@ -1,0 +1,121 @@
+"""Runs a study: every arm and seed as a run of its own, several at a time; what is finished is never repeated.
+
+A run's folder is named by its arm, its configuration's digest and its seed, so a changed study never meets old runs.
+Each run is a process of its own (`intrigue train` or `intrigue resume`), so a stopped study goes on where it was.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from intrigue.errors import RunError
+from intrigue.run.atomic import write_file
+from intrigue.run.folder import RunFolder, is_done
+from intrigue.run.names import safe_name
+from intrigue.run.signals import StopRequest
+from intrigue.studies.base import Arm, Budget, Conclusion, Study
+
+POLL_SECONDS = 0.2
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run of a study."""
+
+    arm: Arm
+    seed: int
+    folder: Path
+
+
+def run_study(study: Study, budget: Budget, out: Path, jobs: int, say: Callable[[str], None]) -> Conclusion:
+    """Bring every run of the study to its end, then let it conclude; its table lands in `out`."""
+    plan = make_plan(study, budget, out)
+    complete(plan, budget, jobs, say)
+    arms: dict[str, list[Path]] = {}
+    for job in plan:
+        arms.setdefault(job.arm.label, []).append(job.folder)
+    out.mkdir(parents=True, exist_ok=True)
+    conclusion = study.conclude(arms, budget, out)
+    write_table(conclusion, out)
+    return conclusion
+
+
+def make_plan(study: Study, budget: Budget, out: Path) -> list[Job]:
+    """Every run the study needs, seeds of one arm spread so that early stops leave balanced arms."""
+    arms = [(arm, f"{safe_name(arm.label)}__{arm.digest(budget)[:10]}") for arm in study.arms()]
+    return [
+        Job(arm, seed, out / "runs" / f"{name}__{seed}") for seed in range(budget.seeds) for arm, name in arms
+    ]
+
+
+def complete(plan: Sequence[Job], budget: Budget, jobs: int, say: Callable[[str], None]) -> None:
+    """Train or resume every run that is not finished; a failed one does not stop the others but is told at the end."""
+    waiting = [job for job in plan if not (job.folder.exists() and is_done(RunFolder(job.folder)))]
+    if len(waiting) < len(plan):
+        say(f"{len(plan) - len(waiting)} of {len(plan)} runs are finished already")
+    running: dict[Job, subprocess.Popen[bytes]] = {}
+    failed: list[str] = []
+    began, total = time.monotonic(), len(waiting)
+    with StopRequest() as stop:
+        try:
+            while waiting or running:
+                while waiting and len(running) < jobs:
+                    job = waiting.pop(0)
+                    running[job] = _launch(job, budget)
+                time.sleep(POLL_SECONDS)
+                stop.raise_if_set("finished runs are kept; the same command goes on from here")
+                for job, process in [(j, p) for j, p in running.items() if p.poll() is not None]:
+                    del running[job]
+                    ended = total - len(waiting) - len(running)
+                    left = (time.monotonic() - began) / ended * (total - ended)
+                    say(f"[{ended}/{total}] {job.arm.label}, seed {job.seed}; about {left:.0f} s left")
+                    if process.returncode != 0:
+                        failed.append(f"{job.arm.label}, seed {job.seed}: {_error_of(process, job)}")
+        finally:
+            for process in running.values():
+                process.terminate()
+            for process in running.values():
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(timeout=30)
+                process.kill()
+    if failed:
+        raise RunError(f"{len(failed)} of {len(plan)} runs failed; the others are kept.\n" + "\n".join(failed))
+
+
+def write_table(conclusion: Conclusion, out: Path) -> None:
+    """The study's rows as CSV, its words beside them."""
+    lines = [["quantity", "paper", "ours", "seeds", "verdict"]]
+    lines += [[row.quantity, row.paper, row.ours, str(row.seeds), row.verdict] for row in conclusion.rows]
+    with (out / "table.csv").open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file, lineterminator="\n").writerows(lines)
+    text = "\n\n".join([conclusion.headline, *conclusion.words]) + "\n"
+    write_file(out / "words.txt", text.encode())
+
+
+def _launch(job: Job, budget: Budget) -> subprocess.Popen[bytes]:
+    """Start the run's process; its errors go to a log beside the run."""
+    job.folder.parent.mkdir(parents=True, exist_ok=True)
+    if job.folder.exists():
+        arguments = ["resume", str(job.folder), "--quiet"]
+    else:
+        config = job.folder.with_name(job.folder.name + ".config.json")
+        write_file(config, json.dumps(job.arm.config(budget, job.seed).to_json()).encode())
+        arguments = ["train", "--config", str(config), "--out", str(job.folder), "--quiet"]
+    log = job.folder.with_name(job.folder.name + ".log").open("wb")
+    with log:
+        return subprocess.Popen(
+            [sys.executable, "-m", "intrigue", *arguments], stdout=subprocess.DEVNULL, stderr=log, stdin=subprocess.DEVNULL
+        )
+
+
+def _error_of(process: subprocess.Popen[bytes], job: Job) -> str:
+    log = job.folder.with_name(job.folder.name + ".log").read_text(encoding="utf-8", errors="replace").strip()
+    return f"exit code {process.returncode}. {log[-2000:]}"
