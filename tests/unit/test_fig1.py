@@ -171,3 +171,11 @@ def test_pictures(numbers: Fig1Numbers, tmp_path: Path) -> None:
 def test_importing_the_study_loads_no_plotting_library() -> None:
     code = "import sys, intrigue.studies.fig1; sys.exit('matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_layer_normalized_rows_take_the_variance_its_lead(numbers: Fig1Numbers) -> None:
+    # With rows of one length, nothing but their angles is left to either measure.
+    half = SIZES.index(0.5)
+    for features, lowest, highest in (("raw", 0.05, 0.4), ("layernorm", -0.01, 0.01)):
+        lead = numbers.ranking[features, "variance"][half] - numbers.ranking[features, "nuclear"][half]
+        assert lowest < lead < highest
