@@ -278,3 +278,9 @@ def test_cuda_agrees_with_the_cpu(function: Callable[..., Tensor], method: str) 
     z = torch.ones(4, 3, 3, device="cuda")
     z[2, 0, 0] = math.nan
     assert function(z, method=method, on_nonfinite="propagate").isnan().tolist() == [False, False, True, False]
+
+
+@pytest.mark.gpu
+def test_cuda_takes_more_matrices_than_its_solver_does() -> None:
+    z = torch.randn(200_000, 5, 8, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(nuclear_score(z.cuda()).cpu(), nuclear_score(z), rtol=1e-6, atol=0)

@@ -22,6 +22,8 @@ from intrigue.nuclear.dispatch import Method
 # measured at 2048 × 5 × 512); 1 GiB bounds the memory taken on a GPU.
 CPU_ENTRIES = 2**20
 GPU_ENTRIES = 2**27
+# Matrices in one call of CUDA's eigenvalue solver: it answers 200,000 with an internal error; 16,384 were seen to work.
+GPU_MATRICES = 2**14
 
 
 class Norms(NamedTuple):
@@ -34,9 +36,9 @@ class Norms(NamedTuple):
 
 def norms(z: Tensor, center: bool, method: Method) -> Norms:
     """Norms of the matrices in `z` (B, n, m); with `center`, of their deviations from the mean row."""
-    entries = CPU_ENTRIES if z.device.type == "cpu" else GPU_ENTRIES
-    rows = max(1, entries // (z.shape[-2] * z.shape[-1]))
-    parts = [_norms_of_part(part, center, method) for part in torch.split(z, rows)]
+    on_cpu, size = z.device.type == "cpu", z.shape[-2] * z.shape[-1]
+    matrices = CPU_ENTRIES // size if on_cpu else min(GPU_MATRICES, GPU_ENTRIES // size)
+    parts = [_norms_of_part(part, center, method) for part in torch.split(z, max(1, matrices))]
     return Norms(*(torch.cat(column) for column in zip(*parts, strict=True)))
 
 
