@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
@@ -99,12 +99,20 @@ def worst_errors(matrices: int, method: str, seed: int) -> dict[str, float]:
     return worst
 
 
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """One torch thread: on matrices this small, threads that share busy cores only wait for each other."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize(("matrices", "method"), [(100_000, "auto"), (9_000, "svd")])
-def test_many_matrices_agree_with_the_svd(
-    matrices: int, method: str, record_property: Callable[[str, object], None]
-) -> None:
+def test_many_matrices_agree_with_the_svd(matrices: int, method: str) -> None:
     worst = worst_errors(matrices, method, seed=0)
-    record_property("worst relative errors", worst)
+    print(f"worst relative errors of {matrices} matrices by {method}: {worst}")  # pytest -rP shows it
     assert max(worst.values()) <= PROMISED, worst
 
 
