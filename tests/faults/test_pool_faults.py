@@ -312,6 +312,17 @@ def test_a_worker_stopped_or_killed_from_outside(plugin: Path, number: signal.Si
         pool.step(np.zeros(NUM_ENVS, dtype=np.int64))
 
 
+def test_a_stopped_worker_that_takes_no_message_is_ended(plugin: Path) -> None:
+    before = children()
+    pool = faulty_pool(plugin, "none", limit=1.0)
+    run_on(pool)
+    saved = pool.snapshot()
+    for pid in children() - before:
+        os.kill(pid, signal.SIGSTOP)
+    with pytest.raises(EnvironmentFault, match="index 0 to 1, waiting after step 8: no answer within 1 seconds"):
+        pool.restore(saved)
+
+
 def test_workers_leave_signals_of_the_job_to_their_parent(plugin: Path) -> None:
     before = children()
     pool = faulty_pool(plugin, "none")

@@ -18,7 +18,7 @@ BEGIN, MAP, RESET, STEP, SNAPSHOT, RESTORE, CLOSE = b"b", b"m", b"r", b"s", b"n"
 OK, VALUE, ERROR = b"k", b"v", b"e"
 BARE = (STEP, OK, CLOSE)
 LENGTH_BYTES = 8
-CHUNK_BYTES = 1 << 20  # Read at most this much at once, so that a large snapshot needs few calls.
+CHUNK_BYTES = 1 << 16  # Read at most this much at once; Python sets the room aside even for one byte.
 
 
 def pack(kind: bytes, tree: State = None) -> bytes:
@@ -58,6 +58,8 @@ class Inbox:
 
     def feed(self, part: bytes) -> tuple[bytes, State] | None:
         """The whole message when this part completes it, else None."""
+        if part in BARE and not self._received:
+            return part, None
         self._received += part
         kind = bytes(self._received[:1])
         body = 1 + LENGTH_BYTES

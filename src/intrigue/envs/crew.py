@@ -53,6 +53,8 @@ class Crew:
             for remote in self._remotes:
                 self._poller.register(remote.control, select.POLLIN)
                 self._poller.register(remote.output_fd, select.POLLIN)
+            self._speakers = {remote.control.fileno(): remote for remote in self._remotes}
+            self._printers = {remote.output_fd: remote for remote in self._remotes}
             self.facts = self._begin(options, seed, plugins)
         except BaseException:
             self._end()
@@ -131,8 +133,7 @@ class Crew:
 
     def _collect(self, limit: float) -> list[State]:
         deadline = time.monotonic() + limit
-        speakers = {remote.control.fileno(): remote for remote in self._remotes}
-        printers = {remote.output_fd: remote for remote in self._remotes}
+        speakers, printers = self._speakers, self._printers
         answers: dict[int, State] = {}
         while len(answers) < len(self._remotes):
             seconds = min(LOOK_SECONDS, deadline - time.monotonic())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -35,6 +36,8 @@ class Remote:
         self._inbox = Inbox()
         self._tail = b""
         self.control, theirs = socket.socketpair()
+        # Never blocking, rather than with a time limit: Python would ask the kernel twice for every byte.
+        self.control.setblocking(False)
         self.output_fd, output = os.pipe()
         os.set_blocking(self.output_fd, False)
         # The kernel counts the thread that started a process as its parent, so only the main thread may be watched.
@@ -65,13 +68,21 @@ class Remote:
 
     def send(self, message: bytes, limit_seconds: float) -> None:
         """Send a whole message; OSError when the worker is gone or does not take it in time."""
-        self.control.settimeout(limit_seconds)
-        self.control.sendall(message)
+        deadline = time.monotonic() + limit_seconds
+        rest = memoryview(message)
+        while rest:
+            try:
+                rest = rest[self.control.send(rest) :]
+            except BlockingIOError:
+                poller = select.poll()
+                poller.register(self.control, select.POLLOUT)
+                if not poller.poll(max(0.0, deadline - time.monotonic()) * 1000):
+                    raise TimeoutError from None
 
     def hear(self) -> tuple[bytes, State] | None:
         """The worker's answer if it is complete by now; EOFError when the worker hung up."""
         try:
-            part = self.control.recv(CHUNK_BYTES, socket.MSG_DONTWAIT)
+            part = self.control.recv(CHUNK_BYTES)
         except BlockingIOError:
             return None
         except ConnectionResetError:
