@@ -57,9 +57,13 @@ class Console:
         self._quiet = quiet
         self._stream = sys.stderr if stream is None else stream
         self._clock = clock
-        self._rich = RichConsole(file=io.StringIO() if self._stream is None else self._stream, highlight=False)
-        self._live = self._rich.is_terminal and not self._rich.is_dumb_terminal
+        probe = RichConsole(file=io.StringIO() if self._stream is None else self._stream)
+        self._live = probe.is_terminal and not probe.is_dumb_terminal
+        # rich only turns text into escape codes: given the stream itself, it would end the program on a broken pipe.
+        self._rich = RichConsole(file=io.StringIO(), force_terminal=self._live, highlight=False)
         self._usable = self._stream is not None
+        self._encoding = getattr(self._stream, "encoding", None) or "utf-8"  # none: a stream of text, not of bytes
+        self._separator = " · " if self._speaks_unicode() else " | "
         self._marks: collections.deque[tuple[float, int]] = collections.deque()
         self._drawn_at = -math.inf
         self._line_shown = False
@@ -103,7 +107,7 @@ class Console:
         self._latest_drawn = True
         parts = self._parts()
         if not self._live:
-            self._emit(Text(" · ".join(text for _, text in sorted(parts))), end="\n")
+            self._emit(Text(self._separator.join(text for _, text in sorted(parts))), end="\n")
             return
         self._erase()
         # The last column stays free: some terminals wrap when it is written.
@@ -132,9 +136,9 @@ class Console:
         """As many parts as fit, and the bar if there is still room."""
         chosen: list[tuple[int, str]] = []
         for part in parts:
-            if len(" · ".join(text for _, text in [*chosen, part])) <= width:
+            if len(self._separator.join(text for _, text in [*chosen, part])) <= width:
                 chosen.append(part)
-        line = Text(" · ".join(text for _, text in sorted(chosen)), no_wrap=True)
+        line = Text(self._separator.join(text for _, text in sorted(chosen)), no_wrap=True)
         if len(line) + BAR_WIDTH + 1 <= width:
             assert self._latest is not None
             filled = round(BAR_WIDTH * self._share(self._latest[0]))
@@ -159,7 +163,7 @@ class Console:
         return (last - first) / (end - start) if end > start and last > first else None
 
     def _speaks_unicode(self) -> bool:
-        return (getattr(self._stream, "encoding", None) or "ascii").lower().startswith("utf")
+        return self._encoding.lower().startswith("utf")
 
     def _erase(self) -> None:
         if self._line_shown:
@@ -175,9 +179,8 @@ class Console:
         """Write and flush; from the first failure on, stay silent."""
         if not self._usable:
             return
-        encoding = getattr(self._stream, "encoding", None) or "ascii"
         try:
-            self._stream.write(text.encode(encoding, "replace").decode(encoding, "replace"))
+            self._stream.write(text.encode(self._encoding, "replace").decode(self._encoding))
             self._stream.flush()
         except (OSError, ValueError):
             self._usable = False

@@ -10,6 +10,7 @@ where the folder is, so it can be moved and copied.
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,10 +100,12 @@ def occupied_by(path: Path) -> str | None:
 
 
 def _obstacle(path: Path) -> str | None:
-    if path.is_symlink():
-        return f"{path} is a symbolic link; give a path of its own"
-    if not path.exists():
+    try:
+        mode = os.lstat(path).st_mode
+    except FileNotFoundError:
         return None
+    if stat.S_ISLNK(mode):
+        return f"{path} is a symbolic link; give a path of its own"
     if not path.is_dir():
         return f"{path} is a file; give the path of a folder that does not exist yet"
     if not any(path.iterdir()):
