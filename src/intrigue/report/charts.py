@@ -1,0 +1,159 @@
+"""Line charts as pictures: the same input gives the same bytes, and every color can be told apart by everybody.
+
+Colors are those of Okabe and Ito (Color Universal Design, 2008); the reference arms are gray and dashed, so that they
+never look like one more method. Charts are small with large letters: they stay legible on a phone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from intrigue.errors import ConfigError
+from intrigue.report.arms import Arm
+from intrigue.report.curves import curve_of, line_of, thinned
+from intrigue.report.wording import figure_text
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+PLAIN_COLOR, RANDOM_COLOR = "#333333", "#7F7F7F"
+STYLE: dict[str, Any] = {
+    "font.family": "DejaVu Sans",  # comes with matplotlib, so it is the same everywhere
+    "font.size": 11,
+    "axes.titlesize": 12,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#E3E3E3",
+    "grid.linewidth": 0.8,
+    "legend.frameon": False,
+    "figure.facecolor": "white",
+    "savefig.facecolor": "white",
+    "svg.hashsalt": "intrigue",  # fixes the ids in SVG files, which are random otherwise
+    "svg.fonttype": "path",  # letters as shapes: no text of a run becomes part of the SVG's markup
+}
+CHART_INCHES = (5.6, 3.9)
+PNG_DPI = 200
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One figure in both formats."""
+
+    name: str
+    title: str
+    caption: str
+    svg: bytes
+    png: bytes
+
+
+@contextlib.contextmanager
+def drawing() -> Iterator[None]:
+    """Our style on matplotlib's defaults, whatever the user's own settings are; put back after.
+
+    Raises:
+        ConfigError: matplotlib is not installed.
+    """
+    try:
+        import matplotlib.style
+    except ImportError as error:
+        raise ConfigError("matplotlib is not installed; add it with `pip install 'intrigue[report]'`.") from error
+    with matplotlib.style.context(["default", STYLE]):
+        yield
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure that lays itself out."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def finish(figure: Figure, name: str, title: str, caption: str) -> Picture:
+    """The figure in both formats, without date or version inside."""
+    svg, png = io.BytesIO(), io.BytesIO()
+    figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": None})
+    figure.set_layout_engine("none")  # the layout found for the first file holds for the second, at half the time
+    figure.savefig(png, format="png", dpi=PNG_DPI, metadata={"Software": None})
+    return Picture(name, title, caption, svg.getvalue(), png.getvalue())
+
+
+def line_style(arms: Sequence[Arm], arm: Arm) -> tuple[str, Any]:
+    """Color and dash of an arm, the same in every chart of its task."""
+    if arm.is_random:
+        return RANDOM_COLOR, "--"
+    if arm.is_plain:
+        plain = [each.label for each in arms if each.is_plain]
+        return PLAIN_COLOR, ("-.", ":")[plain.index(arm.label) % 2]
+    place = [each.label for each in arms if each.is_curious].index(arm.label)
+    return COLORS[place % len(COLORS)], ("-", "--", "-.", ":")[place // len(COLORS) % 4]
+
+
+def line_chart(arms: Sequence[Arm], column: str, y_label: str, frames: float, as_share: bool = False) -> Figure | None:
+    """One line per run and a strong one for each arm's mean; None when no arm has the metric."""
+    from matplotlib.lines import Line2D
+    from matplotlib.ticker import FuncFormatter
+
+    figure = new_figure(*CHART_INCHES)
+    axes = figure.add_subplot()
+    handles = []
+    for arm in arms:
+        color, dash = line_style(arms, arm)
+        if _draw_arm(axes, arm, column, color, dash, frames):
+            handles.append(Line2D([], [], color=color, linestyle=dash, linewidth=2.2, label=figure_text(arm.label)))
+    if not handles:
+        return None
+    axes.set_xlabel("frames" if frames > 1 else "agent steps")
+    axes.set_ylabel(y_label)
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: short_count(value)))
+    if as_share:
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g} %"))
+        axes.set_ylim(bottom=0)
+    elif axes.dataLim.height == 0:  # nothing but one value: room around it, no zoom into rounding
+        axes.set_ylim(axes.dataLim.y0 - 1, axes.dataLim.y0 + 1)
+    axes.set_xlim(left=0)
+    axes.margins(x=0.02)
+    figure.legend(handles=handles, loc="outside lower center", ncols=min(2, len(handles)), handlelength=2.6)
+    return figure
+
+
+def short_count(value: float) -> str:
+    """An axis tick: 500, 20k, 1.5M."""
+    for size, letter in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= size:
+            return f"{value / size:g}{letter}"
+    return f"{value:g}"
+
+
+def _draw_arm(axes: Any, arm: Arm, column: str, color: str, dash: str, frames: float) -> bool:
+    """Whether the arm had anything to draw."""
+    drawn = False
+    counted = curve_of(arm.counted, column)
+    if counted is not None:
+        drawn = True
+        for steps, values in counted.lines if len(counted.lines) > 1 else ():
+            axes.plot(steps * frames, values, color=color, linewidth=0.8, alpha=0.4)
+        steps, values = counted.mean
+        axes.plot(steps * frames, values, color=color, linestyle=dash, linewidth=2.2, marker=_marker(len(steps)))
+    lost = [] if counted is not None else arm.counted
+    others = [run for run in arm.runs if run.state in ("running", "unfinished") and run not in arm.counted]
+    for run in [*lost, *others]:
+        line = line_of(run, column)
+        if line is not None:
+            drawn = True
+            steps, values = thinned(line)
+            axes.plot(steps * frames, values, color=color, linewidth=0.9, linestyle=":", marker=_marker(len(steps)))
+    return drawn
+
+
+def _marker(points: int) -> str:
+    """A line of one point cannot be seen without a mark."""
+    return "o" if points == 1 else ""

@@ -1,0 +1,136 @@
+"""The parts of a page for one task: warnings, figures with captions, the numbers, what is missing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from intrigue.report.advice import plain_commands
+from intrigue.report.arms import Task
+from intrigue.report.charts import Picture, finish, line_chart
+from intrigue.report.headline import headline
+from intrigue.report.heatmap import known_grids, maze_figure, shared_scale
+from intrigue.report.numbers import frames_per_step
+from intrigue.report.reference import cap_note
+from intrigue.report.tables import Grid, difference_table, number_table, standing
+from intrigue.report.wording import plural, visible
+
+COMBINED_PANELS = 4  # arms in the one picture that shows several; ours: more would be too small to see
+
+CHARTS = (
+    ("coverage", "charts/coverage", "Coverage over time", "places visited", "Share of all places entered so far."),
+    (
+        "return",
+        "charts/episodic_return",
+        "Return over time",
+        "episodic return",
+        "Raw return of the environment, mean of the last 100 finished episodes.",
+    ),
+    (
+        "bonus",
+        "intrinsic/raw_mean",
+        "Bonus over time",
+        "raw bonus, mean of an update",
+        "Each bonus has its own unit: compare the shape of its curve, not its height, between arms.",
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Section:
+    """One task as the template shows it; `extra` pictures are written to disk but not shown."""
+
+    env_id: str
+    headline: str
+    warnings: list[str]
+    numbers: Grid
+    differences: Grid | None
+    maps: list[Picture]
+    charts: list[Picture]
+    extra: list[Picture]
+    missing_plain: list[str]
+
+    @property
+    def pictures(self) -> list[Picture]:
+        """Everything to write."""
+        return [*self.maps, *self.charts, *self.extra]
+
+
+def make_section(task: Task, given: Sequence[Path], prefix: str) -> Section:
+    """The section of one task; drawing needs `charts.drawing()` around it."""
+    maps, extra = _maps(task, prefix)
+    return Section(
+        env_id=visible(task.env_id),
+        headline=visible(headline(task.arms)),
+        warnings=[visible(text) for text in warnings_of(task)],
+        numbers=number_table(task),
+        differences=difference_table(task),
+        maps=maps,
+        charts=_charts(task, prefix),
+        extra=extra,
+        missing_plain=[visible(command) for command in plain_commands(task, given)],
+    )
+
+
+def warnings_of(task: Task) -> list[str]:
+    """What a reader must know before believing the numbers."""
+    found = []
+    for arm in task.arms:
+        states = standing(arm)
+        if states and arm.so_far:
+            basis = (
+                "the numbers are those so far" if arm.counted else "they stand at different steps and are not averaged"
+            )
+            found.append(f"{arm.label}: no run is finished ({states}); {basis}.")
+        elif states:
+            shown = plural(len(arm.counted), "finished run")
+            found.append(f"{arm.label}: the numbers are of {shown} out of {len(arm.runs)} ({states}).")
+    lengths = {arm.label: sorted({run.step for run in arm.counted}) for arm in task.arms if arm.counted}
+    lengths = {label: steps for label, steps in lengths.items() if steps}
+    if len({tuple(steps) for steps in lengths.values()}) > 1:
+        each = "; ".join(f"{label} {' and '.join(f'{step:,}' for step in steps)}" for label, steps in lengths.items())
+        found.append(f"The arms have different numbers of steps, so compare the curves, not the final numbers: {each}.")
+    versions = sorted({run.version for arm in task.arms for run in arm.runs if run.path is not None})
+    if len(versions) > 1:
+        found.append(f"The runs were made by different versions of intrigue and are kept apart: {', '.join(versions)}.")
+    capped = cap_note(task.arms)
+    return [*found, *([capped] if capped else [])]
+
+
+def _charts(task: Task, prefix: str) -> list[Picture]:
+    ratios = [frames_per_step(run) for arm in task.arms for run in arm.counted]
+    frames = ratios[0] if len(set(ratios)) == 1 else 1.0
+    pictures = []
+    for name, column, title, y_label, caption in CHARTS:
+        # Without a bonus the curve is a line at zero, which says nothing and hides the others.
+        arms = [arm for arm in task.arms if name != "bonus" or arm.config.reward_name != "none"]
+        chart = line_chart(arms, column, y_label, frames, as_share=name == "coverage")
+        if chart is not None:
+            pictures.append(finish(chart, f"{prefix}{name}", title, caption))
+    return pictures
+
+
+def _maps(task: Task, prefix: str) -> tuple[list[Picture], list[Picture]]:
+    """One picture per arm, and one of several arms side by side."""
+    maze = task.maze
+    panels = known_grids(task.arms, maze) if maze is not None else []
+    if maze is None or not panels:
+        return [], []
+    scale = shared_scale([grid for _, grid in panels])
+    pictures = []
+    for index, (arm, grid) in enumerate(panels, start=1):
+        title = f"Visits of {visible(arm.label)}"
+        basis = f"Mean over {len(arm.counted)} runs" if len(arm.counted) > 1 else "One run"
+        lag = "" if not arm.so_far else f", up to step {min(run.visits_step for run in arm.counted):,}"
+        name = f"{prefix}visits-{index}-{slug(arm.label)}"
+        pictures.append(finish(maze_figure([(arm, grid)], maze, scale), name, title, f"{basis}{lag}."))
+    shown = panels if len(panels) <= COMBINED_PANELS else [*panels[: COMBINED_PANELS - 1], panels[-1]]
+    together = maze_figure(shown, maze, scale)
+    return pictures, [finish(together, f"{prefix}visits", "Visits side by side", "")]
+
+
+def slug(text: str) -> str:
+    """The text as part of a file name: letters, digits and single hyphens."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:40] or "arm"
