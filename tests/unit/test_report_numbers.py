@@ -103,6 +103,14 @@ def test_the_headline_has_intervals_when_there_are_seeds(tmp_path):
     )
 
 
+def test_the_headline_says_when_lengths_differ_or_runs_are_under_way(tmp_path):
+    runs = [
+        write_run(tmp_path / "n", config_of(), visits=visits_of(19), step=200, finished=False),
+        write_run(tmp_path / "p", config_of(reward="none"), visits=visits_of(8)),
+    ]
+    assert headline(task_of(*runs).arms).endswith("; lengths from 200 to 400 steps; runs unfinished")
+
+
 def test_a_task_without_a_maze_is_summed_up_by_its_return(tmp_path):
     config = config_of(env="gym/CartPole-v1", reward="rnd")
     task = task_of(write_run(tmp_path / "c", config, episodes=[(10, 12.0), (20, 13.0)]))

@@ -12,7 +12,10 @@ import pytest
 from report_folders import config_of, visits_of, write_run
 
 from intrigue.errors import ConfigError, StorageError
+from intrigue.report.arms import Arm
+from intrigue.report.charts import drawing, finish, line_chart
 from intrigue.report.page import Report, compose_report, save_report, write_report
+from intrigue.report.record import read_record
 from intrigue.run import disk
 
 PAYLOADS = [
@@ -167,3 +170,16 @@ def test_a_full_disk_leaves_the_old_page(tmp_path, monkeypatch):
     with pytest.raises(StorageError, match="the disk is full"):
         save_report(Report(page, [], "new", []))
     assert page.read_text() == "old"
+
+
+def test_no_name_breaks_a_figure(tmp_path):
+    record = read_record(bare_run(tmp_path / "run"))
+    assert record.config is not None
+    arms = [Arm(text * 3, record.config, (record,)) for text in PAYLOADS]
+    with drawing():
+        chart = line_chart(arms, "intrinsic/raw_mean", "bonus", 1.0)
+        assert chart is not None
+        svg = finish(chart, "x", "", "").svg
+    assert not {element.tag.rpartition("}")[2] for element in ET.fromstring(svg).iter()} & {"text", "script", "a"}
+    (legend,) = chart.legends
+    assert len(legend.get_texts()) == len(PAYLOADS)

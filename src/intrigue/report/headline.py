@@ -54,4 +54,6 @@ def _basis(arms: Sequence[Arm]) -> str:
     sizes = sorted({len(arm.counted) for arm in arms if not arm.is_simulated} or {len(arms[0].counted)})
     seeds = plural(sizes[0], "seed") if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]} seeds"
     means = f" (mean over {seeds}, 95 % intervals)" if sizes[-1] > 1 else f" ({seeds}, so no intervals)"
-    return means + (", runs unfinished" if any(arm.so_far for arm in arms) else "")
+    lengths = {run.step for arm in arms for run in arm.counted}
+    uneven = f"; lengths from {min(lengths):,} to {max(lengths):,} steps" if len(lengths) > 1 else ""
+    return means + uneven + ("; runs unfinished" if any(arm.so_far for arm in arms) else "")
