@@ -191,8 +191,7 @@ def _check_sections(names: Mapping[str, str], values: dict[str, dict[str, Any]])
         good, wrong = check_fields(declared.hints(), values[section], section)
         problems += wrong
         values[section] = {**defaults, **good}
-        if not wrong:
-            configs[section] = declared.config(**values[section])
+        configs[section] = declared.config(**values[section])
     for section, config in PLAIN.items():
         good, wrong = check_fields(fields_of(config), values[section], section)
         problems += wrong

@@ -33,7 +33,8 @@ Every command has --help with examples. A first run:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit code is 0 done, 2 wrong usage, 3 run failed, 4 data damaged, 130/143 interrupted."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    # Once imported, the command modules `list` and `eval` are names in here and hide the builtins.
+    arguments = [*(sys.argv[1:] if argv is None else argv)]
     try:
         code = _dispatch(arguments)
         sys.stdout.flush()
@@ -53,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 3
 
 
-def _dispatch(arguments: list[str]) -> int:
+def _dispatch(arguments: Sequence[str]) -> int:
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         lines = "\n".join(f"  {name:<10} {summary}" for name, summary in COMMANDS.items())
         sys.stdout.write(USAGE.format(commands=lines))
@@ -66,9 +67,9 @@ def _dispatch(arguments: list[str]) -> int:
     name = arguments[0]
     if name not in COMMANDS:
         raise ConfigError(f"command: {unknown_name(name, COMMANDS, 'See `intrigue --help`.')}")
-    command: Callable[[list[str]], int] = import_module(f"intrigue.cli.{name}").main
+    command: Callable[[Sequence[str]], int] = import_module(f"intrigue.cli.{name}").main
     try:
-        return command(arguments[1:])
+        return command([*arguments[1:]])
     except IntrigueError:
         raise
     except RuntimeError as error:

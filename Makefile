@@ -1,0 +1,43 @@
+# `make run` and `make test` set everything up by themselves, in .venv; both can be repeated at will.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+JOBS ?= 2
+.DEFAULT_GOAL := help
+.PHONY: help run test lint types docs test-slow test-gpu forms clean
+
+help:  ## list the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
+
+$(VENV)/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e ".[report,video,docs,dev]"
+	touch $@
+
+run: $(VENV)/.ready  ## a curious agent in a maze beside one that is not: about 3 minutes, ends with the page's path
+	$(BIN)/intrigue reproduce quickstart --out runs/quickstart
+
+test: $(VENV)/.ready lint types  ## format, lint, types and the whole default suite
+	$(BIN)/python -m pytest -n $(JOBS) -m "not slow and not gpu"
+
+lint: $(VENV)/.ready  ## format and lint
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+types: $(VENV)/.ready  ## the strict type checker
+	$(BIN)/mypy
+
+docs: $(VENV)/.ready  ## build the documentation strictly, into site/
+	$(BIN)/mkdocs build --strict
+
+test-slow: $(VENV)/.ready  ## the slower proofs: kills by system call, full disks, learning over seeds
+	$(BIN)/python -m pytest -m slow
+
+test-gpu: $(VENV)/.ready  ## what needs a CUDA device
+	$(BIN)/python -m pytest -m gpu
+
+forms: $(VENV)/.ready  ## the table of NNM's forms on the maze (about an hour)
+	$(BIN)/intrigue reproduce forms --budget hour --out runs/forms
+
+clean:  ## remove what the targets made, runs excepted
+	rm -rf $(VENV) site .mypy_cache .pytest_cache .ruff_cache .hypothesis
