@@ -12,12 +12,10 @@ from intrigue.run.driver import start
 from intrigue.run.result import Run
 
 
-def train(
-    config: RunConfig | Mapping[str, Any] | str, *, out: Path | str | None = None, quiet: bool = True
-) -> Run:
+def train(config: RunConfig | Mapping[str, Any] | str, *, out: Path | str | None = None, quiet: bool = True) -> Run:
     """Train a new run: a `RunConfig`, a mapping as on the command line or as in config.json, or a preset's name.
 
-        run = intrigue.train({"env": "rooms", "reward": "nnmc", "steps": 20_000})
+    run = intrigue.train({"env": "rooms", "reward": "nnmc", "steps": 20_000})
     """
     match config:
         case RunConfig():

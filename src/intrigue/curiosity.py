@@ -179,9 +179,9 @@ class Curiosity(nn.Module):
             bonus = raw / scale
             mixed = coefficient * bonus + cfg.ext_coef * extrinsic
         if cfg.streams == "two":
-            streams = (Stream("extrinsic", extrinsic, cfg.ext_coef), Stream("intrinsic", bonus, coefficient))
+            streams = [Stream("extrinsic", extrinsic, cfg.ext_coef), Stream("intrinsic", bonus, coefficient)]
         else:
-            streams = (Stream("total", mixed, 1.0),)
+            streams = [Stream("total", mixed, 1.0)]
         metrics: Metrics = {
             "intrinsic/raw_mean": float(raw.mean()),
             "intrinsic/raw_std": float(raw.std(unbiased=False)),
@@ -191,7 +191,7 @@ class Curiosity(nn.Module):
             "intrinsic/coefficient": coefficient,
             "losses/intrinsic": loss,
         }
-        return RewardStep(reward=mixed, intrinsic=raw, streams=streams, metrics=metrics)
+        return RewardStep(reward=mixed, intrinsic=raw, streams=tuple(streams), metrics=metrics)
 
     def state_dict(self, *args: Any, **kwargs: Any) -> State:
         """Everything: networks, optimiser, moments, scale, memories, coefficient position, random streams."""
@@ -202,15 +202,17 @@ class Curiosity(nn.Module):
             "steps_seen": self.steps_seen,
         }
 
-    def load_state_dict(self, state: Any, *args: Any, **kwargs: Any) -> Any:
+    def load_state_dict(self, state_dict: Any, strict: bool = True, assign: bool = False) -> None:
         """Put back what `state_dict` gave; the next step is then the one that would have come."""
         if isinstance(self.scale, ReturnScale):
             # Its chain per environment has the length of the last batch, which a fresh module does not know.
-            self.scale.carry = torch.zeros_like(state["modules"]["scale.carry"], device=self.obs_moments.mean.device)
-        super().load_state_dict(state["modules"])
-        self.learner.load_state_dict(state["learner"])
-        self.streams.load_state_dict(state["streams"])
-        self.steps_seen = int(state["steps_seen"])
+            self.scale.carry = torch.zeros_like(
+                state_dict["modules"]["scale.carry"], device=self.obs_moments.mean.device
+            )
+        super().load_state_dict(state_dict["modules"], strict, assign)
+        self.learner.load_state_dict(state_dict["learner"])
+        self.streams.load_state_dict(state_dict["streams"])
+        self.steps_seen = int(state_dict["steps_seen"])
 
 
 def check_shapes(batch: Transitions, spaces: Spaces) -> None:
@@ -243,9 +245,9 @@ def check_finite(name: str, values: Tensor) -> None:
     if bool(wrong.any()):
         t, n = (int(i) for i in wrong.nonzero()[0][:2])
         raise NonFiniteError(
-            f"{name} is not finite in {int(wrong.sum())} of {values.numel()} places, first at time {t}, environment {n}. "
-            "Nothing was learned from this batch. Look at the observations and at losses/intrinsic before it; a smaller "
-            "--curiosity.learning-rate or --curiosity.obs-norm elementwise often helps."
+            f"{name} is not finite in {int(wrong.sum())} of {values.numel()} places, first at time {t}, "
+            f"environment {n}. Nothing was learned from this batch. Look at the observations and at losses/intrinsic "
+            "before it; a smaller --curiosity.learning-rate or --curiosity.obs-norm elementwise often helps."
         )
 
 

@@ -75,8 +75,11 @@ def _resume() -> tuple[bool, str]:
     from intrigue.config import resolve
     from intrigue.run.driver import resume, start
 
-    tiny = {"env": "rooms", "reward": "nnmc", "seed": 1, "threads": 1, "device": "cpu", "env.rooms": 2, "pool.num_envs": 4,
-            "reward.feature_dim": 16, "reward.hidden": 16, "agent.hidden": 16, "agent.rollout_steps": 32}  # fmt: skip
+    tiny = {
+        **{"env": "rooms", "env.rooms": 2, "reward": "nnmc", "seed": 1, "threads": 1, "device": "cpu"},
+        **{"pool.num_envs": 4, "agent.hidden": 16, "agent.rollout_steps": 32},
+        **{"reward.feature_dim": 16, "reward.hidden": 16},
+    }
     with tempfile.TemporaryDirectory() as place:
         calm = start(resolve(tiny, {"steps": 1000}), out=Path(place) / "calm", quiet=True)
         start(resolve(tiny, {"steps": 500}), out=Path(place) / "stopped", quiet=True)

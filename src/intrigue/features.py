@@ -5,8 +5,8 @@
     icm       trained by the inverse loss and by the forward model       (URLB's icm_apt trunk)
     identity  the observation vector itself
 
-`features` fixes the length of an encoding: `layernorm` (no affine; length √D), `unit` (length 1) or `raw`. A ratio that is
-blind to scale rewards short encodings, so its encoder must have a fixed length.
+`features` fixes the length of an encoding: `layernorm` (no affine; length √D), `unit` (length 1) or `raw`. A ratio that
+is blind to scale rewards short encodings, so its encoder must have a fixed length.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class InverseModel(nn.Module):
 
 
 def encode_action(spec: ActionSpec, action: Tensor) -> Tensor:
-    """Stored actions (..., *action) as network inputs (..., width): classes one-hot part after part, numbers as they are."""
+    """Stored actions (..., *action) as network inputs (..., width): one-hot classes, or numbers."""
     match spec.kind:
         case "discrete":
             return functional.one_hot(action, spec.sizes[0]).float()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+import dataclasses
 
 import torch
 from torch import Generator, nn
@@ -65,5 +65,5 @@ class Learner:
 
 
 def _environments(batch: Transitions, index: torch.Tensor) -> Transitions:
-    names: tuple[Any, ...] = Transitions.__slots__  # type: ignore[assignment]
+    names = [each.name for each in dataclasses.fields(batch)]
     return Transitions(**{name: getattr(batch, name)[:, index] for name in names})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from typing import Literal
@@ -45,7 +46,7 @@ def init_normc(layer: nn.Linear, scale: float = 1.0) -> nn.Linear:
 def mlp(sizes: tuple[int, ...], activation: Callable[[], nn.Module] = nn.Tanh) -> nn.Sequential:
     """Linear layers of the given sizes with an activation between them, none at the end."""
     layers: list[nn.Module] = []
-    for index, (width_in, width_out) in enumerate(zip(sizes[:-1], sizes[1:], strict=True)):
+    for index, (width_in, width_out) in enumerate(itertools.pairwise(sizes)):
         if index:
             layers.append(activation())
         layers.append(nn.Linear(width_in, width_out))
@@ -53,7 +54,7 @@ def mlp(sizes: tuple[int, ...], activation: Callable[[], nn.Module] = nn.Tanh) -
 
 
 class ConvTrunk(nn.Module):
-    """The Nature convolutions (Mnih et al. 2015): 32@8x8/4, 64@4x4/2, 64@3x3/1, dense to `features`, no last activation.
+    """The Nature convolutions (Mnih et al. 2015): 32@8x8/4, 64@4x4/2, 64@3x3/1, dense to `features`.
 
     `nature`: ReLU, orthogonal √2. `dis`: leaky ReLU of slope 0.2, Glorot convolutions, normc dense (Disagreement).
     """

@@ -1,4 +1,4 @@
-"""Running statistics: moments of observations, and the scale of intrinsic returns. State is buffers; saved with the rest.
+"""Running statistics: moments of observations, and the scale of intrinsic returns. State is buffers.
 
 Moments merge batch by batch (Chan et al. 1979), in float64 so that long runs do not drift:
 

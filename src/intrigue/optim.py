@@ -13,7 +13,9 @@ def optimizer_state(optimizer: torch.optim.Optimizer) -> State:
     """Moments by parameter number, and the groups' settings."""
     state = optimizer.state_dict()
     # Torch hands out its live moments and takes them over on loading; a copy keeps two optimisers apart.
-    copied = {str(index): {name: _copy(value) for name, value in moments.items()} for index, moments in state["state"].items()}
+    copied = {
+        str(index): {name: _copy(value) for name, value in moments.items()} for index, moments in state["state"].items()
+    }
     return {
         "state": copied,
         "param_groups": [dict(group) for group in state["param_groups"]],
@@ -25,7 +27,9 @@ def load_optimizer_state(optimizer: torch.optim.Optimizer, state: State) -> None
     groups: list[dict[str, Any]] = []
     for group in state["param_groups"]:
         groups.append({key: tuple(value) if key == "betas" else value for key, value in group.items()})
-    moments = {int(index): {name: _copy(value) for name, value in each.items()} for index, each in state["state"].items()}
+    moments = {
+        int(index): {name: _copy(value) for name, value in each.items()} for index, each in state["state"].items()
+    }
     optimizer.load_state_dict({"state": moments, "param_groups": groups})
 
 

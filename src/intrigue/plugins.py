@@ -26,7 +26,9 @@ def add_plugin(path: Path) -> None:
             registry.add_file(path)
             found += 1
     if not found:
-        raise ConfigError([Problem("--plugin", f"{path} registers nothing. Use @register_reward, @register_agent or @register_env.")])
+        raise ConfigError(
+            [Problem("--plugin", f"{path} registers nothing. Use @register_reward, @register_agent or @register_env.")]
+        )
 
 
 def add_selected_plugin(kind: str, selector: str) -> str:
@@ -37,7 +39,9 @@ def add_selected_plugin(kind: str, selector: str) -> str:
     chosen = [each for each in declared if not class_name or each[1] == class_name]
     if not chosen:
         classes = ", ".join(sorted({each[1] for each in declared})) or "none"
-        raise ConfigError([Problem(f"--{kind}", f"{path} registers no {kind} class {class_name!r}. It has: {classes}.")])
+        raise ConfigError(
+            [Problem(f"--{kind}", f"{path} registers no {kind} class {class_name!r}. It has: {classes}.")]
+        )
     KINDS[kind].add_file(path)
     return chosen[0][0]
 

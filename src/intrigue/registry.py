@@ -23,12 +23,12 @@ import typing
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from intrigue.errors import ConfigError, Problem, unknown_name
 
 T = TypeVar("T")
-C = TypeVar("C", bound=type)
+C = TypeVar("C", bound=Callable[..., Any])
 
 # Modules a configuration dataclass may use; none of them loads torch.
 LIGHT_MODULES = ("__future__", "dataclasses", "enum", "math", "typing", "intrigue.fields")
@@ -91,7 +91,7 @@ class Registry(Generic[T]):
         """A decorator that files the class under `name`."""
 
         def file_under(cls: C) -> C:
-            self._entries[name] = Entry(cls, config, dict(defaults or {}))
+            self._entries[name] = Entry(cast("type[T]", cls), config, dict(defaults or {}))
             return cls
 
         return file_under

@@ -44,7 +44,7 @@ class Streams:
 
 @contextlib.contextmanager
 def seeded_construction(seed: int, name: str) -> Iterator[None]:
-    """A scope in which torch's global generator is seeded, for module constructors that know no other; put back after."""
+    """A scope in which torch's global generator is seeded, for constructors that know no other; put back after."""
     with torch.random.fork_rng(devices=[]):
-        torch.random.default_generator.manual_seed(derive_seed(seed, name))
+        torch.manual_seed(derive_seed(seed, name))
         yield

@@ -87,7 +87,7 @@ def make_spaces(obs_space: gym.Space[Any], action_space: gym.Space[Any]) -> Spac
 class ObsCodec:
     """Turns observations of a Gymnasium space into arrays of `spec`.
 
-    Images are uint8 boxes of at least 36x36 pixels with 1 to 3 dimensions of size; the smallest axis holds the channels.
+    Images are uint8 boxes of at least 36x36 pixels ; the smallest of three axes holds the channels.
     Everything else (Box, Discrete, MultiDiscrete, MultiBinary, Dict and Tuple of them) is flattened to float32,
     classes one-hot, in Gymnasium's own order.
     """
@@ -145,6 +145,9 @@ class ObsCodec:
         if isinstance(space, gym.spaces.Dict):
             parts = [ObsCodec._flat(part, obs[key], lead) for key, part in space.spaces.items()]
             return np.concatenate(parts, axis=-1)
+        if isinstance(space, gym.spaces.Tuple):
+            parts = [ObsCodec._flat(part, each, lead) for part, each in zip(space.spaces, obs, strict=True)]
+            return np.concatenate(parts, axis=-1)
         array = np.asarray(obs)
         flat = array.reshape(-1, *array.shape[lead:])
         rows = np.stack([np.asarray(gym.spaces.flatten(space, row), dtype=np.float32) for row in flat])
@@ -168,8 +171,8 @@ class ActionCodec:
                 self.spec = ActionSpec("continuous", low=tuple(low.tolist()), high=tuple(high.tolist()))
             case _:
                 raise ConfigError(
-                    f"action space {space} is not supported. Accepted: Discrete, MultiDiscrete, MultiBinary and float Box. "
-                    "Wrap the environment so that it takes one of these."
+                    f"action space {space} is not supported. Accepted: Discrete, MultiDiscrete, MultiBinary and float "
+                    "Box. Wrap the environment so that it takes one of these."
                 )
 
     def decode(self, action: Array) -> Any:

@@ -39,6 +39,8 @@ def split(tree: State) -> tuple[Any, dict[str, Any]]:
             case np.generic():
                 return node.item()
             case _ if hasattr(node, "shape") and hasattr(node, "dtype"):
+                if path in arrays:
+                    raise TypeError(f"two arrays of the state share the path {path!r}; no key may hold a slash")
                 arrays[path] = node
                 return {MARK: path}
             case _:

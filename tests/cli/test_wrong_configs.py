@@ -61,7 +61,8 @@ def cases() -> list[list[str]]:
     environments = [["train", env] for env in UNKNOWN]
     missing = [["train", "--steps"], ["train", "rooms", "chain"], ["train", "--reward"], ["trian"], ["resume"],
                ["list", "reward"], ["resume", "nowhere"], ["verify", "nowhere"], ["digest", "nowhere"],
-               ["eval", "nowhere"], ["reproduce", "fig99"], ["report", "nowhere"], ["list"], ["verify", "a", "b"]]  # fmt: skip
+               ["eval", "nowhere"], ["reproduce", "fig99"], ["report", "nowhere"], ["list"],
+               ["verify", "a", "b"]]  # fmt: skip
     rng = random.Random(0)
     several = []
     for _ in range(100):

@@ -6,8 +6,8 @@ import dataclasses
 
 import pytest
 import torch
-from conftest import make_batch, make_obs, make_spaces, same_state
 
+from conftest import make_batch, make_obs, make_spaces, same_state
 from intrigue.agents import AGENTS
 from intrigue.rng import seeded_construction
 from intrigue.types import Stream

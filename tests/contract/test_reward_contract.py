@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from conftest import GYM_ACTIONS, GYM_OBS, make_batch, make_spaces, same_state
 
+from conftest import GYM_ACTIONS, GYM_OBS, make_batch, make_spaces, same_state
 from intrigue import Curiosity
 from intrigue.features import encode_action
 from intrigue.rewards import REWARDS
@@ -145,7 +145,12 @@ def test_curiosity_takes_every_space(name, obs, action):
 def test_state_round_trip_continues_identically(name):
     spaces = make_spaces()
     build_one = lambda: Curiosity.from_config(  # noqa: E731
-        name, small_options(name), Curiosity(name, GYM_OBS["vector"], GYM_ACTIONS["discrete"]).cfg, spaces, device="cpu", seed=3
+        name,
+        small_options(name),
+        Curiosity(name, GYM_OBS["vector"], GYM_ACTIONS["discrete"]).cfg,
+        spaces,
+        device="cpu",
+        seed=3,
     )
     first = build_one()
     first.step_batch(make_batch(spaces, seed=1))
@@ -164,7 +169,9 @@ def test_other_seed_gives_other_networks(name):
     one, two, again = (
         Curiosity.from_config(name, small_options(name), cfg, spaces, device="cpu", seed=seed) for seed in (1, 2, 1)
     )
-    weights = [torch.cat([w.flatten() for w in each.reward.parameters()] or [torch.zeros(1)]) for each in (one, two, again)]
+    weights = [
+        torch.cat([w.flatten() for w in each.reward.parameters()] or [torch.zeros(1)]) for each in (one, two, again)
+    ]
     assert torch.equal(weights[0], weights[2])
     if sum(weight.numel() for weight in one.reward.parameters()):
         assert not torch.equal(weights[0], weights[1])

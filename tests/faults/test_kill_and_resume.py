@@ -11,8 +11,8 @@ import sys
 import time
 
 import pytest
-from conftest import TINY
 
+from conftest import TINY
 from intrigue.config import resolve
 from intrigue.run.driver import resume, start
 from intrigue.run.table import read_metrics
@@ -70,7 +70,9 @@ def test_a_hundred_kills_lose_nothing(tmp_path, calm):
         born = out.exists()
         arguments = [*COMMAND, "resume", str(out), "--quiet"] if born else train_arguments(tmp_path, out)
         # From the import of torch (about two seconds in) to beyond the end of the run.
-        kills += killed_after(arguments, rng.uniform(0, 0.5), wait_for=None if born and rng.random() < 0.1 else _sign(out))
+        kills += killed_after(
+            arguments, rng.uniform(0, 0.5), wait_for=None if born and rng.random() < 0.1 else _sign(out)
+        )
         if out.exists():
             verdict = verify(out / "checkpoints")
             assert verdict.ok, verdict.problems
@@ -180,7 +182,7 @@ def test_a_damaged_newest_checkpoint_falls_back_loudly_and_ends_the_same(tmp_pat
     assert command("verify", out)[0] == 4
     assert command("digest", out)[0] == 4
     run = resume(out, steps=STEPS, quiet=True)
-    assert "damaged checkpoint skipped" in capsys.readouterr().err
+    assert "is damaged and was passed over" in capsys.readouterr().err
     assert run.digest() == calm.digest()
     assert command("verify", out)[0] == 0
     steps = read_metrics(out / "metrics.csv").columns["step"]

@@ -53,7 +53,9 @@ def test_knn_ratio_of_orthogonal_rows():
 def test_knn_ratio_of_equal_rows():
     score = knn(form="ratio").score(states((1, 2, 2), (1, 2, 2), (1, 2, 2)))
     assert torch.allclose(score, torch.full((3, 1), 1 / math.sqrt(3)))
-    assert torch.allclose(knn(form="floor").score(states((1, 2, 2), (1, 2, 2), (1, 2, 2))), torch.zeros(3, 1), atol=1e-6)
+    assert torch.allclose(
+        knn(form="floor").score(states((1, 2, 2), (1, 2, 2), (1, 2, 2))), torch.zeros(3, 1), atol=1e-6
+    )
     assert torch.allclose(knn(form="centered").score(states((1, 2, 2), (1, 2, 2), (1, 2, 2))), torch.zeros(3, 1))
 
 

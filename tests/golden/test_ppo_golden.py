@@ -61,17 +61,13 @@ def test_plain_rollout():
 def test_truncation_looks_at_the_true_successor_not_at_the_reset():
     # Step 1 is cut off in state 9; the next row starts anew in state 3.
     batch = three_steps(truncated=(0, 1, 0), next_obs=(2.0, 9.0, 4.0))
-    advantage, _ = ppo(discount=0.5, gae_lambda=0.5).advantages(
-        batch, [Stream("total", REWARD, 1.0)], extras_of(batch)
-    )
+    advantage, _ = ppo(discount=0.5, gae_lambda=0.5).advantages(batch, [Stream("total", REWARD, 1.0)], extras_of(batch))
     torch.testing.assert_close(advantage, column(1 + 0.25 * 2.5, 0 + 0.5 * 9 - 2, 1.0))
 
 
 def test_termination_looks_at_nothing():
     batch = three_steps(terminated=(0, 1, 0), next_obs=(2.0, 9.0, 4.0))
-    advantage, _ = ppo(discount=0.5, gae_lambda=0.5).advantages(
-        batch, [Stream("total", REWARD, 1.0)], extras_of(batch)
-    )
+    advantage, _ = ppo(discount=0.5, gae_lambda=0.5).advantages(batch, [Stream("total", REWARD, 1.0)], extras_of(batch))
     torch.testing.assert_close(advantage, column(1 + 0.25 * -2, -2.0, 1.0))
 
 
@@ -178,9 +174,7 @@ def test_the_clipped_objective_by_hand():
     acted = agent.act(batch.obs[:, 0], explore=True, rng=torch.Generator().manual_seed(0))
     extras = {key: value.unsqueeze(1) for key, value in acted.extras.items()}
     extras["last_obs"] = torch.zeros(1, 1)
-    metrics = agent.update(
-        batch, [Stream("total", REWARD, 1.0)], extras, rng=torch.Generator().manual_seed(0), step=0
-    )
+    metrics = agent.update(batch, [Stream("total", REWARD, 1.0)], extras, rng=torch.Generator().manual_seed(0), step=0)
     advantage = REWARD - extras["value"].squeeze(-1)
     assert math.isclose(metrics["losses/policy_loss"], -float(advantage.mean()), rel_tol=1e-5)
     assert math.isclose(metrics["losses/value_loss"], 0.5 * float(advantage.square().mean()), rel_tol=1e-5)

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from conftest import same_state
 
+from conftest import same_state
 from intrigue.agents.random import RandomAgent, RandomConfig
 from intrigue.collect import Collector
 from intrigue.envs.config import PoolConfig

@@ -7,8 +7,8 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
-from conftest import GYM_ACTIONS, GYM_OBS, make_batch, make_spaces, same_state
 
+from conftest import GYM_ACTIONS, GYM_OBS, make_batch, make_spaces, same_state
 from intrigue import Curiosity
 from intrigue.errors import ConfigError, NonFiniteError
 from intrigue.types import Transitions

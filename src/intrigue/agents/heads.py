@@ -38,7 +38,7 @@ class ActionHead(nn.Module):
         return torch.cat([part.log_softmax(-1) for part in out.split(self.spec.sizes, -1)], -1)
 
     def sample(self, parameters: Tensor, *, explore: bool, rng: Generator) -> Tensor:
-        """One sample per row; the most likely one when not exploring. Classes (B,) or (B, parts), numbers (B, parts)."""
+        """One sample per row; the most likely one when not exploring. (B,) for discrete, else (B, parts)."""
         if self.log_std is not None:
             noise = torch.randn(parameters.shape, generator=rng, device=parameters.device) if explore else 0.0
             return parameters + self.log_std.exp() * noise

@@ -50,7 +50,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         _complain(IntrigueError("interrupted before anything was saved"))
         return 130
     except MemoryError as error:
-        _complain(IntrigueError(f"out of memory: {error}. Fewer environments (--pool.num-envs) or shorter rollouts need less."))
+        _complain(
+            IntrigueError(
+                f"out of memory: {error}. Fewer environments (--pool.num-envs) or shorter rollouts need less."
+            )
+        )
         return 3
 
 
@@ -76,8 +80,8 @@ def _dispatch(arguments: Sequence[str]) -> int:
         if "out of memory" not in str(error).lower():
             raise
         raise IntrigueError(
-            f"the device is out of memory: {error}. The last checkpoint is intact. Fewer environments (--pool.num-envs), "
-            "shorter rollouts (--agent.rollout-steps) or more minibatches (--agent.minibatches) need less."
+            f"the device is out of memory: {error}. The last checkpoint is intact. Fewer environments "
+            "(--pool.num-envs), shorter rollouts (--agent.rollout-steps) or more --agent.minibatches need less."
         ) from error
 
 

@@ -1,7 +1,7 @@
 """Arguments of `train`: fixed options, and `--section.field value` for any field of the configuration.
 
-Nothing is converted here and nothing stops at the first mistake; `intrigue.config.resolve` sees every value, so that all
-problems can be reported together.
+Nothing is converted here and nothing stops at the first mistake; `intrigue.config.resolve` sees every value, so that
+all problems can be reported together.
 """
 
 from __future__ import annotations
@@ -52,7 +52,9 @@ def _take(found: Arguments, name: str, value: str | None, tokens: list[str]) -> 
     if "." not in name and name not in (*VALUED, *REPEATED):
         known = [each.replace("_", "-") for each in (*VALUED, *REPEATED, *SWITCHES)]
         shown = f"--{name.replace('_', '-')}"
-        found.problems.append(Problem(shown, unknown_name(name.replace("_", "-"), known, "See `intrigue train --help`.")))
+        found.problems.append(
+            Problem(shown, unknown_name(name.replace("_", "-"), known, "See `intrigue train --help`."))
+        )
         if tokens and not tokens[0].startswith("--"):
             tokens.pop(0)
         return

@@ -18,7 +18,8 @@ def reproduce(
     study: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="STUDY", help="see `intrigue list studies`")],
     budget: Annotated[Literal["smoke", "hour", "full"], tyro.conf.arg(help="how much to spend")] = "smoke",
     out: Annotated[
-        Path | None, tyro.conf.arg(metavar="DIR", help="where its runs and tables go; default runs/studies/STUDY-BUDGET")
+        Path | None,
+        tyro.conf.arg(metavar="DIR", help="where its runs and tables go; default runs/studies/STUDY-BUDGET"),
     ] = None,
     jobs: Annotated[int, tyro.conf.arg(metavar="N", help="runs at a time; 0: one per core")] = 0,
     json_output: Json = False,

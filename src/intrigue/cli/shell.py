@@ -13,7 +13,9 @@ Json = Annotated[bool, tyro.conf.arg(help="print JSON instead of text")]
 Quiet = Annotated[bool, tyro.conf.arg(help="no progress on stderr")]
 Plugins = Annotated[
     tyro.conf.UseAppendAction[tuple[Path, ...]],
-    tyro.conf.arg(name="plugin", metavar="FILE", help="a Python file whose rewards, agents or environments the run uses"),
+    tyro.conf.arg(
+        name="plugin", metavar="FILE", help="a Python file whose rewards, agents or environments the run uses"
+    ),
 ]
 
 

@@ -11,5 +11,5 @@ __all__ = ["PRESETS", "preset_layer", "register_preset"]
 
 def preset_layer(name: str) -> dict[str, Any]:
     """The layer a preset stands for."""
-    layer: dict[str, Any] = PRESETS.get(name).cls()  # type: ignore[assignment]
+    layer: dict[str, Any] = PRESETS.get(name).cls()
     return layer

@@ -30,10 +30,10 @@ import torch
 from torch import Generator, Tensor
 
 from intrigue.features import StateFeatures
-from intrigue.fields import Fraction, NonNegativeInt, PositiveInt
+from intrigue.fields import NonNegativeInt, PositiveFraction, PositiveInt
 from intrigue.neighbours import RingMemory, nearest_rows
 from intrigue.networks import DynamicsEnsemble
-from intrigue.nuclear import nuclear_norm, nuclear_ratio, nuclear_score
+from intrigue.nuclear import nuclear_floor, nuclear_norm, nuclear_score
 from intrigue.rewards.base import IntrinsicReward
 from intrigue.rewards.registry import register_reward
 from intrigue.spaces import Spaces
@@ -41,7 +41,8 @@ from intrigue.types import Transitions
 
 CITATION = """@article{chen2022nnm,
   title   = {Nuclear Norm Maximization Based Curiosity-Driven Learning},
-  author  = {Chen, Chao and Gao, Zijian and Xu, Kele and Yang, Sen and Li, Yiying and Ding, Bo and Feng, Dawei and Wang, Huaimin},
+  author  = {Chen, Chao and Gao, Zijian and Xu, Kele and Yang, Sen and Li, Yiying and Ding, Bo
+             and Feng, Dawei and Wang, Huaimin},
   journal = {arXiv preprint arXiv:2205.10484},
   year    = {2022}
 }"""
@@ -61,7 +62,7 @@ class NuclearNormConfig:
     feature_dim: PositiveInt = 512  # m: Disagreement's feature size
     hidden: PositiveInt = 512  # width of every dense layer, as Disagreement
     blocks: NonNegativeInt = 4  # residual blocks of a model, as Disagreement; 0 is a plain two-layer model
-    keep: Fraction = 0.8  # share of samples each member learns from, as Disagreement
+    keep: PositiveFraction = 0.8  # share of samples each member learns from, as Disagreement
     neighbours_of: Literal["obs", "next_obs"] = "next_obs"  # knn: novelty of the state reached, or of the state left
     memory: NonNegativeInt = 0  # knn: rows remembered from earlier batches; 0 searches in the batch
     memory_stride: PositiveInt = 4  # knn: every how many rows of a batch one is remembered
@@ -95,8 +96,7 @@ class NuclearNorm(IntrinsicReward):
             case "ratio":
                 return nuclear_score(rows)
             case "floor":
-                top = math.sqrt(min(rows.shape[-2:]))
-                return (nuclear_ratio(rows) - 1).clamp_min(0) / (top - 1) if top > 1 else rows.new_zeros(rows.shape[:2])
+                return nuclear_floor(rows)
             case "centered":
                 return (nuclear_norm(rows.double() - center) / math.sqrt(rows.shape[-1])).to(rows.dtype)
 
@@ -110,9 +110,11 @@ class NuclearNorm(IntrinsicReward):
             return total
         if self.cfg.encoder != "icm":
             here, there = here.detach(), there.detach()
-        error = (self._predict(here, batch.action) - there.unsqueeze(-2)).square().mean(-1)  # (T, N, n)
+        error: Tensor = (self._predict(here, batch.action) - there.unsqueeze(-2)).square().mean(-1)  # (T, N, n)
         kept = torch.rand(error.shape, generator=rng, device=error.device) < self.cfg.keep
-        return total + (error * kept / max(self.cfg.keep, 1e-8)).mean(dim=(0, 1)).sum()
+        share = (error * kept / self.cfg.keep).mean(dim=(0, 1))  # unbiased: a dropped sample is made up for by the kept
+        loss: Tensor = total + share.sum()
+        return loss
 
     @torch.no_grad()
     def observe(self, batch: Transitions) -> None:
@@ -137,4 +139,5 @@ class NuclearNorm(IntrinsicReward):
         k = min(self.cfg.n - 1, others.shape[0] - int(in_batch))
         index = nearest_rows(query, others, k, skip_self=in_batch)  # (B, k)
         rows = torch.cat([query.unsqueeze(1), others[index]], dim=1)
-        return rows.unflatten(0, encoded.shape[:-1])
+        out: Tensor = rows.unflatten(0, encoded.shape[:-1])
+        return out

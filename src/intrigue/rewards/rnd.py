@@ -2,11 +2,11 @@
 
     r(s') = mean_d ( f̂_d(s') − f_d(s') )²
 
-    f: `target`, random and frozen.  f̂: `predictor`, trained to match f on the states visited.  d runs over `feature_dim`.
+    f: `target`, random and frozen.  f̂: `predictor`, trained to match f on the states visited.  d: `feature_dim`.
 
-Differs from the paper: observations are normalised by `Curiosity` (its moments and clip), not here; on pixels all stacked
-frames are seen where the original sees the last one. Differs from the official code: the dense layer of the target keeps
-the Disagreement initialisation of `ConvTrunk` instead of orthogonal √2.
+Differs from the paper: observations are normalised by `Curiosity` (its moments and clip), not here; on pixels all
+stacked frames are seen where the original sees the last one. Differs from the official code: the dense layer of the
+target keeps the Disagreement initialisation of `ConvTrunk` instead of orthogonal √2.
 Cost: two encoder passes per score, one more (with gradient) per learning epoch; memory two networks.
 """
 

@@ -1,4 +1,4 @@
-"""From a configuration to a run on disk: start or take up, log, save, stop. Everything below it knows no path and no sink.
+"""From a configuration to a run on disk: start or take up, log, save, stop. Nothing below it knows a path.
 
 A run is whole at every instant: it appears with its first checkpoint, each later one is published before an older one
 goes, results are flushed before the checkpoint that counts them, and are cut back to it when a run is taken up again.
@@ -18,7 +18,7 @@ from intrigue.config import RunConfig, flatten_json, resolve
 from intrigue.errors import CheckpointError, ConfigError, RunError
 from intrigue.plugins import plugin_files
 from intrigue.run import birth, checkpoint
-from intrigue.run.console import Console
+from intrigue.run.console import Console, printable
 from intrigue.run.folder import RunFolder, clear_done, mark_done, open_run, read_config, write_config
 from intrigue.run.journal import Journal
 from intrigue.run.lock import RunLock
@@ -57,7 +57,7 @@ def resume(path: Path, *, steps: int | None = None, quiet: bool = False) -> Run:
     folder = open_run(path)
     with StopRequest() as stop, RunLock(folder.path, " ".join(sys.argv)), contextlib.ExitStack() as stack:
         cfg = _stored_config(folder)
-        saved = checkpoint.load(folder.checkpoints, on_skip=lambda text: _warn(f"damaged checkpoint skipped: {text}"))
+        saved = checkpoint.load(folder.checkpoints, on_skip=_warn)
         if saved.config_digest != cfg.digest():
             raise CheckpointError(
                 f"{folder.config} does not describe the run that wrote {saved.path}: their digests differ. Put the "
@@ -101,6 +101,8 @@ def _drive(folder: RunFolder, parts: Parts, cfg: RunConfig, stop: StopRequest, q
         contextlib.closing(Console(cfg.run.steps, quiet=quiet)) as console,
         contextlib.closing(Journal(folder, step, pool.frames_per_step)) as journal,
     ):
+        for note in journal.notes:
+            console.say(note)
         try:
             for progress in rollout(parts, cfg.curiosity.warmup_steps):
                 before, step = step, progress.step
@@ -116,9 +118,10 @@ def _drive(folder: RunFolder, parts: Parts, cfg: RunConfig, stop: StopRequest, q
                 stop.raise_if_set(f"saved at step {step}; go on with `intrigue resume {folder.path}`")
         except RunError as error:
             last = checkpoint.verify(folder.checkpoints)
-            raise type(error)(
-                f"{error}\nThe run stopped at step {step}; its checkpoint of step {last.step} is intact in {folder.path}."
-            ) from error
+            kept = (
+                f"its checkpoint of step {last.step} is intact in" if last.ok else "its newest checkpoint is damaged in"
+            )
+            raise type(error)(f"{error}\nThe run stopped at step {step}; {kept} {folder.path}.") from error
     return _finish(folder, cfg, step)
 
 
@@ -157,4 +160,4 @@ def _closing(parts: Parts) -> Iterator[Parts]:
 
 def _warn(text: str) -> None:
     with contextlib.suppress(OSError):
-        sys.stderr.write(f"warning: {text}\n")
+        sys.stderr.write(f"warning: {printable(text)}\n")

@@ -18,9 +18,7 @@ class Journal:
 
     def __init__(self, folder: RunFolder, step: int, frames_per_step: int) -> None:
         self.frames_per_step = frames_per_step
-        for path in (folder.metrics, folder.episodes):
-            if path.exists():
-                cut_back(path, step)
+        self.notes = [note for path in (folder.metrics, folder.episodes) for note in cut_back(path, step)]
         past = read_episodes(folder.episodes).columns if folder.episodes.exists() else {}
         self.count = len(past.get("step", []))
         self.returns = deque(past.get("episodic_return", []), maxlen=WINDOW)

@@ -51,9 +51,7 @@ def run_study(study: Study, budget: Budget, out: Path, jobs: int, say: Callable[
 def make_plan(study: Study, budget: Budget, out: Path) -> list[Job]:
     """Every run the study needs, seeds of one arm spread so that early stops leave balanced arms."""
     arms = [(arm, f"{safe_name(arm.label)}__{arm.digest(budget)[:10]}") for arm in study.arms()]
-    return [
-        Job(arm, seed, out / "runs" / f"{name}__{seed}") for seed in range(budget.seeds) for arm, name in arms
-    ]
+    return [Job(arm, seed, out / "runs" / f"{name}__{seed}") for seed in range(budget.seeds) for arm, name in arms]
 
 
 def complete(plan: Sequence[Job], budget: Budget, jobs: int, say: Callable[[str], None]) -> None:
@@ -112,7 +110,10 @@ def _launch(job: Job, budget: Budget) -> subprocess.Popen[bytes]:
     log = job.folder.with_name(job.folder.name + ".log").open("wb")
     with log:
         return subprocess.Popen(
-            [sys.executable, "-m", "intrigue", *arguments], stdout=subprocess.DEVNULL, stderr=log, stdin=subprocess.DEVNULL
+            [sys.executable, "-m", "intrigue", *arguments],
+            stdout=subprocess.DEVNULL,
+            stderr=log,
+            stdin=subprocess.DEVNULL,
         )
 
 

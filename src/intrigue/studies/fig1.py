@@ -18,12 +18,16 @@ answer hangs on it. Three are looked at here:
 from __future__ import annotations
 
 import csv
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar, final
 
 import numpy as np
 
+from intrigue.studies.base import Arm, Budget, Conclusion, Row, Study
 from intrigue.studies.fig1_picture import draw
+from intrigue.studies.registry import register_study
 from intrigue.studies.toy import CASES, DIMENSIONS, FEATURES, MEASURES, ROWS, SPOILERS, Array, Fig1Numbers, compute
 
 __all__ = ["Fig1Numbers", "Finding", "compute", "draw", "findings", "verdict_words", "write_csv"]
@@ -41,6 +45,36 @@ class Finding:
     name: str
     holds: bool
     sentence: str
+
+
+@register_study("fig1")
+@final
+class Figure1(Study):
+    """The paper's toy figure, computed; nothing is trained."""
+
+    title: ClassVar[str] = "Figure 1: noise and outliers"
+    budgets: ClassVar[Mapping[str, Budget]] = {
+        "smoke": Budget(steps=0, seeds=200),
+        "hour": Budget(steps=0, seeds=2_000),
+        "full": Budget(steps=0, seeds=10_000),
+    }
+
+    def arms(self) -> Sequence[Arm]:
+        """Nothing to train; `seeds` of the budget are draws of Z."""
+        return []
+
+    def conclude(self, runs: Mapping[str, Sequence[Path]], budget: Budget, out: Path) -> Conclusion:
+        """Both panels, the numbers behind them, and what holds of the claim."""
+        numbers = compute(seed=0, draws=budget.seeds)
+        found = findings(numbers)
+        rows = [
+            Row(each.name, "more robust", "yes" if each.holds else "no", budget.seeds, "PASS" if each.holds else "FAIL")
+            for each in found
+        ]
+        held = sum(each.holds for each in found)
+        headline = f"The paper's robustness claim holds in {held} of {len(found)} readings of its Figure 1"
+        files = [*draw(numbers, out), write_csv(numbers, out / "fig1.csv")]
+        return Conclusion(headline, rows, verdict_words(numbers), files)
 
 
 def findings(numbers: Fig1Numbers) -> list[Finding]:

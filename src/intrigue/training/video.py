@@ -23,7 +23,9 @@ def write_video(frames: Sequence[Array], path: Path) -> None:
         else:
             _write_mp4(frames, path)
     except ImportError as error:
-        raise ConfigError(f"a {path.suffix} needs {error.name}. Install it with: pip install 'intrigue[video]'") from error
+        raise ConfigError(
+            f"a {path.suffix} needs {error.name}. Install it with: pip install 'intrigue[video]'"
+        ) from error
 
 
 def _write_gif(frames: Sequence[Array], path: Path) -> None:

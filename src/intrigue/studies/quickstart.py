@@ -1,0 +1,85 @@
+"""The maze of `make run`: does nuclear-norm curiosity explore it, beside no reward and a random policy? Ours.
+
+Three arms on `rooms`, trained on the bonus alone. Coverage is the share of the maze's cells visited at least once,
+counted exactly. Verdicts come from bootstrap intervals over seeds: PASS when the interval is wholly on the claim's side,
+FAIL when it is wholly on the other, SHORT in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import ClassVar, final
+
+import numpy as np
+
+from intrigue.presets import preset_layer
+from intrigue.report.page import compose_report, save_report
+from intrigue.studies.base import Arm, Budget, Conclusion, Row, Study, Verdict
+from intrigue.studies.measure import coverage
+from intrigue.studies.registry import register_study
+from intrigue.studies.stats import bootstrap_interval, difference_interval, mean
+
+WANTED_RATIO = 2.0  # ours: a bonus that does not at least double a random policy's reach is not worth its cost here
+NNM, NONE, RANDOM = "nnmc (knn)", "none", "random policy"
+
+
+@register_study("quickstart")
+@final
+class Quickstart(Study):
+    """Coverage of the maze under curiosity, under no reward, and at random."""
+
+    title: ClassVar[str] = "Curiosity in a maze"
+    budgets: ClassVar[Mapping[str, Budget]] = {
+        "smoke": Budget(steps=200_000, seeds=5),
+        "hour": Budget(steps=200_000, seeds=30),
+        "full": Budget(steps=1_000_000, seeds=30),
+    }
+
+    def arms(self) -> Sequence[Arm]:
+        """The preset, the same learner without a bonus, and uniformly random actions."""
+        preset = preset_layer("quickstart")
+        bare = {key: value for key, value in preset.items() if not key.startswith("reward")}
+        aimless = {key: value for key, value in bare.items() if not key.startswith("agent")}
+        return [
+            Arm(NNM, preset),
+            Arm(NONE, {**bare, "reward": "none"}),
+            Arm(RANDOM, {**aimless, "reward": "none", "agent": "random"}),
+        ]
+
+    def conclude(self, runs: Mapping[str, Sequence[Path]], budget: Budget, out: Path) -> Conclusion:
+        """How much of the maze each arm saw, and whether curiosity doubled chance and beat no reward."""
+        shares = {label: [coverage(path) for path in paths] for label, paths in runs.items()}
+        chance = [WANTED_RATIO * share for share in shares[RANDOM]]
+        ratio = mean(shares[NNM]) / mean(shares[RANDOM])
+        rows = [Row(f"coverage, {label}", "-", shown(values), len(values), "PASS") for label, values in shares.items()]
+        rows += [
+            Row(
+                f"coverage of NNM over random, at least {WANTED_RATIO:g}", "-", f"{ratio:.2f}", budget.seeds,
+                judged(shares[NNM], chance),
+            ),
+            Row(
+                "coverage of NNM minus no reward, above 0", "-", f"{mean(shares[NNM]) - mean(shares[NONE]):+.1%}",
+                budget.seeds, judged(shares[NNM], shares[NONE]),
+            ),
+        ]  # fmt: skip
+        report = compose_report(
+            [path for paths in runs.values() for path in paths], out / "report.html", title=self.title
+        )
+        page = save_report(report)
+        return Conclusion(report.headlines[0], rows, files=[page])
+
+
+def judged(ours: Sequence[float], theirs: Sequence[float]) -> Verdict:
+    """Whether ours is larger: the verdict of the interval of the difference of means."""
+    interval = difference_interval(ours, theirs, np.random.default_rng(0))
+    if interval is None or interval[0] <= 0 <= interval[1]:
+        return "SHORT"
+    return "PASS" if interval[0] > 0 else "FAIL"
+
+
+def shown(values: Sequence[float]) -> str:
+    """A mean share with its interval."""
+    interval = bootstrap_interval(values, np.random.default_rng(0))
+    around = f" [{interval[0]:.1%}, {interval[1]:.1%}]" if interval is not None else ""
+    return f"{mean(values):.1%}{around}"
