@@ -76,9 +76,17 @@ def _resume() -> tuple[bool, str]:
     from intrigue.run.driver import resume, start
 
     tiny = {
-        **{"env": "rooms", "env.rooms": 2, "reward": "nnmc", "seed": 1, "threads": 1, "device": "cpu"},
-        **{"pool.num_envs": 4, "agent.hidden": 16, "agent.rollout_steps": 32},
-        **{"reward.feature_dim": 16, "reward.hidden": 16},
+        "env": "rooms",
+        "env.rooms": 2,
+        "reward": "nnmc",
+        "seed": 1,
+        "threads": 1,
+        "device": "cpu",
+        "pool.num_envs": 4,
+        "agent.hidden": 16,
+        "agent.rollout_steps": 32,
+        "reward.feature_dim": 16,
+        "reward.hidden": 16,
     }
     with tempfile.TemporaryDirectory() as place:
         calm = start(resolve(tiny, {"steps": 1000}), out=Path(place) / "calm", quiet=True)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import tyro
 
-from intrigue.cli.shell import Plugins, Quiet, RunDir, call
+from intrigue.cli.shell import Plugins, Quiet, RunDir, call, shown
 from intrigue.plugins import add_plugin
 
 
@@ -30,7 +30,7 @@ def resume(
     for path in plugin:
         add_plugin(path)
     run = take_up(folder, steps=steps, quiet=quiet)
-    sys.stdout.write(f"{run.path} is at step {run.step} of {run.config.run.steps}\n")
+    sys.stdout.write(f"{shown(run.path)} is at step {run.step} of {run.config.run.steps}\n")
     return 0
 
 

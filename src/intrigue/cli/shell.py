@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
@@ -17,6 +18,12 @@ Plugins = Annotated[
         name="plugin", metavar="FILE", help="a Python file whose rewards, agents or environments the run uses"
     ),
 ]
+
+
+def shown(path: Path) -> str:
+    """The path as a person would type it here: relative when it lies below the current folder."""
+    relative = os.path.relpath(path)
+    return str(path) if relative.startswith("..") else relative
 
 
 def call(command: Callable[..., int], name: str, argv: list[str]) -> int:

@@ -30,11 +30,12 @@ def main(argv: list[str]) -> int:
         json.dump(config.to_json(), sys.stdout, indent=2)
         sys.stdout.write("\n")
         return 0
+    from intrigue.cli.shell import shown
     from intrigue.run.driver import start
 
     out = arguments.options.get("out")
     run = start(config, out=Path(out) if out is not None else None, quiet="quiet" in arguments.switches)
-    sys.stdout.write(f"{run.path}\n")
+    sys.stdout.write(f"{shown(run.path)}\n")
     return 0
 
 

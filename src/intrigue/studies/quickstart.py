@@ -1,8 +1,8 @@
 """The maze of `make run`: does nuclear-norm curiosity explore it, beside no reward and a random policy? Ours.
 
 Three arms on `rooms`, trained on the bonus alone. Coverage is the share of the maze's cells visited at least once,
-counted exactly. Verdicts come from bootstrap intervals over seeds: PASS when the interval is wholly on the claim's side,
-FAIL when it is wholly on the other, SHORT in between.
+counted exactly. Verdicts come from bootstrap intervals over seeds: PASS when the interval lies wholly on the claim's
+side, FAIL when it lies wholly on the other, SHORT in between.
 """
 
 from __future__ import annotations
