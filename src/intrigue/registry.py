@@ -78,8 +78,9 @@ class Entry(Generic[T]):
 class Registry(Generic[T]):
     """The plug-ins of one kind: the files of one package, installed entry points, and files a user names."""
 
-    def __init__(self, kind: str, package: str) -> None:
+    def __init__(self, kind: str, package: str, plural: str | None = None) -> None:
         self.kind = kind
+        self.plural = plural or f"{kind}s"
         self.package = package
         self._entries: dict[str, Entry[T]] = {}
         self._files: dict[str, Path] = {}
@@ -116,7 +117,7 @@ class Registry(Generic[T]):
         """One plug-in's own description."""
         known = self.declarations()
         if name not in known:
-            raise ConfigError([Problem(self.kind, unknown_name(name, known, f"See `intrigue list {self.kind}s`."))])
+            raise ConfigError([Problem(self.kind, unknown_name(name, known, f"See `intrigue list {self.plural}`."))])
         return known[name]
 
     def get(self, name: str) -> Entry[T]:
@@ -141,7 +142,7 @@ class Registry(Generic[T]):
         for path in sorted(Path(spec.origin).parent.glob("*.py")):
             if not path.name.startswith("_"):
                 yield path
-        for point in importlib.metadata.entry_points(group=f"intrigue.{self.kind}s"):
+        for point in importlib.metadata.entry_points(group=f"intrigue.{self.plural}"):
             found = importlib.util.find_spec(point.module)
             if found is not None and found.origin is not None:
                 yield Path(found.origin)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 
+SEED_LIMIT = 2**31
+
 
 def derive_seed(seed: int, *names: str | int) -> int:
-    """A seed below 2^31 that depends on the run's seed and on every name, and on nothing else."""
+    """A seed below SEED_LIMIT that depends on the run's seed and on every name, and on nothing else."""
     text = "\0".join([str(seed), *map(str, names)])
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little") % (2**31)
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little") % SEED_LIMIT

@@ -87,7 +87,7 @@ def make_spaces(obs_space: gym.Space[Any], action_space: gym.Space[Any]) -> Spac
 class ObsCodec:
     """Turns observations of a Gymnasium space into arrays of `spec`.
 
-    Images are uint8 boxes of at least 36x36 pixels ; the smallest of three axes holds the channels.
+    Images are uint8 boxes of two or three axes and at least 36x36 pixels; the smallest of three holds the channels.
     Everything else (Box, Discrete, MultiDiscrete, MultiBinary, Dict and Tuple of them) is flattened to float32,
     classes one-hot, in Gymnasium's own order.
     """

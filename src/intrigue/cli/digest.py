@@ -11,7 +11,6 @@ def digest(folder: RunDir) -> int:
     """Print one SHA-256 of the run's whole training state: equal digests mean equal bits, however the run got there.
 
     Examples:
-
       intrigue digest runs/maze
     """
     from intrigue.run.checkpoint import digest as state_digest

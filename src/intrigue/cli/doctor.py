@@ -8,12 +8,12 @@ from typing import Annotated
 
 import tyro
 
-from intrigue.cli.shell import Json, call
+from intrigue.cli.shell import Json, Switch, call
 
 
 def doctor(
     json_output: Json = False,
-    no_test: Annotated[bool, tyro.conf.arg(help="only look, do not run the self-test")] = False,
+    no_test: Annotated[Switch, tyro.conf.arg(help="only look, do not run the self-test")] = False,
 ) -> int:
     """What is installed, what is missing and the command that adds it, and a self-test of about half a minute.
 
@@ -21,9 +21,7 @@ def doctor(
     way) and compares the digests. Exit code 3 if anything fails.
 
     Examples:
-
       intrigue doctor
-
       intrigue doctor --no-test --json
     """
     from intrigue.diagnosis import examine, self_test
@@ -43,4 +41,4 @@ def doctor(
 
 def main(argv: list[str]) -> int:
     """Entry point."""
-    return call(doctor, "doctor", ["--json-output" if each == "--json" else each for each in argv])
+    return call(doctor, "doctor", argv)

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import tyro
 
-from intrigue.cli.shell import Json, Plugins, RunDir, call
+from intrigue.cli.shell import Json, Plugins, RunDir, Switch, call
 from intrigue.errors import ConfigError, Problem
 from intrigue.plugins import add_plugin
 
@@ -18,7 +18,7 @@ def evaluate(
     folder: RunDir,
     episodes: Annotated[int, tyro.conf.arg(metavar="N", help="episodes to play")] = 10,
     video: Annotated[Path | None, tyro.conf.arg(metavar="FILE", help="film the first episode: .gif or .mp4")] = None,
-    greedy: Annotated[bool, tyro.conf.arg(help="the most likely action instead of a sampled one")] = False,
+    greedy: Annotated[Switch, tyro.conf.arg(help="the most likely action instead of a sampled one")] = False,
     seed: Annotated[int, tyro.conf.arg(metavar="N", help="seed of the episodes played")] = 0,
     json_output: Json = False,
     plugin: Plugins = (),
@@ -26,9 +26,7 @@ def evaluate(
     """Play a trained agent and print its raw returns.
 
     Examples:
-
       intrigue eval runs/maze --episodes 20
-
       intrigue eval runs/maze --video maze.gif --greedy
     """
     problems = []
@@ -61,4 +59,4 @@ def evaluate(
 
 def main(argv: list[str]) -> int:
     """Entry point."""
-    return call(evaluate, "eval", ["--json-output" if each == "--json" else each for each in argv])
+    return call(evaluate, "eval", argv)

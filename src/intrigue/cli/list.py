@@ -23,9 +23,7 @@ def list_kind(
     """What there is, one line each.
 
     Examples:
-
       intrigue list rewards
-
       intrigue list envs --json
     """
     for path in plugin:
@@ -42,4 +40,4 @@ def list_kind(
 
 def main(argv: list[str]) -> int:
     """Entry point."""
-    return call(list_kind, "list", ["--json-output" if each == "--json" else each for each in argv])
+    return call(list_kind, "list", argv)

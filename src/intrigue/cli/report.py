@@ -33,11 +33,8 @@ def report(
     to stdout, what the runs show to stderr.
 
     Examples:
-
       intrigue report runs/maze
-
       intrigue report runs/nnmc-0 runs/nnmc-1 runs/none-0 --out compare.html
-
       intrigue report runs --out all.html
     """
     from intrigue.report.page import compose_report, save_report

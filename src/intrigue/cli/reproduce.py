@@ -29,9 +29,7 @@ def reproduce(
     Finished runs are not repeated: the same command goes on where it was stopped.
 
     Examples:
-
       intrigue reproduce fig1
-
       intrigue reproduce quickstart --out runs/maze
     """
     from intrigue.studies.engine import run_study
@@ -64,4 +62,4 @@ def _say(text: str) -> None:
 
 def main(argv: list[str]) -> int:
     """Entry point."""
-    return call(reproduce, "reproduce", ["--json-output" if each == "--json" else each for each in argv])
+    return call(reproduce, "reproduce", argv)

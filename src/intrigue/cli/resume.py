@@ -20,9 +20,7 @@ def resume(
     """Go on exactly where a run stopped: same bits on the same machine as if it had never stopped.
 
     Examples:
-
       intrigue resume runs/maze
-
       intrigue resume runs/maze --steps 500000
     """
     from intrigue.run.driver import resume as take_up

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -10,8 +11,9 @@ from typing import Annotated
 import tyro
 
 RunDir = Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="DIR", help="the run's folder")]
-Json = Annotated[bool, tyro.conf.arg(help="print JSON instead of text")]
-Quiet = Annotated[bool, tyro.conf.arg(help="no progress on stderr")]
+Switch = tyro.conf.FlagCreatePairsOff[bool]
+Json = Annotated[Switch, tyro.conf.arg(name="json", help="print JSON instead of text")]
+Quiet = Annotated[Switch, tyro.conf.arg(help="no progress on stderr")]
 Plugins = Annotated[
     tyro.conf.UseAppendAction[tuple[Path, ...]],
     tyro.conf.arg(
@@ -28,4 +30,4 @@ def shown(path: Path) -> str:
 
 def call(command: Callable[..., int], name: str, argv: list[str]) -> int:
     """Run a command function with these arguments; wrong ones are explained and exit with code 2."""
-    return tyro.cli(command, prog=f"intrigue {name}", args=argv)
+    return tyro.cli(command, prog=f"intrigue {name}", args=argv, description=inspect.getdoc(command))

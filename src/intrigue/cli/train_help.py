@@ -25,7 +25,7 @@ Train a curious agent and keep the run in a folder.
   --agent NAME            the learner; see `intrigue list agents`
   --steps N               agent steps, summed over environments (1e6 and 1_000_000 are fine)
   --seed N                everything random comes from it
-  --out DIR               the run's folder; default runs/<env>__<reward>__<agent>__<seed>
+  --out DIR               the run's folder; default runs/<env>__<reward>__<agent>__<seed>__<number>
   --device auto|cpu|cuda  auto is the GPU where there is one
   --threads N             torch's threads on the CPU
   --checkpoint-every N    agent steps between checkpoints

@@ -13,7 +13,6 @@ def verify(folder: RunDir, json_output: Json = False) -> int:
     """Exit 0 only if the run's selected checkpoint is whole: every file there, every byte as it was written.
 
     Examples:
-
       intrigue verify runs/maze
     """
     from intrigue.run.checkpoint import verify as check
@@ -32,4 +31,4 @@ def verify(folder: RunDir, json_output: Json = False) -> int:
 
 def main(argv: list[str]) -> int:
     """Entry point."""
-    return call(verify, "verify", ["--json-output" if each == "--json" else each for each in argv])
+    return call(verify, "verify", argv)

@@ -71,6 +71,14 @@ class Env(abc.ABC):
     def step(self, action: Array) -> Step:
         """One agent step. Never resets by itself."""
 
+    def stagger(self, fraction: float) -> None:
+        """Shorten the first episode by this share of the time limit; called once, right after the first reset.
+
+        Environments of one fixed episode length would otherwise end together for ever, and every rollout would show the
+        learner the same part of an episode. Nothing happens where there is no such limit.
+        """
+        return
+
     def snapshot(self) -> State:
         """All that `restore` needs to go on exactly from here."""
         raise SnapshotUnsupported(f"{type(self).__name__} cannot save its state")

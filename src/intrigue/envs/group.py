@@ -21,7 +21,7 @@ from intrigue.envs.facts import Facts, facts_of
 from intrigue.envs.make import make_env
 from intrigue.envs.memory import STAGES, Block
 from intrigue.errors import ConfigError
-from intrigue.seeds import derive_seed
+from intrigue.seeds import SEED_LIMIT, derive_seed
 from intrigue.state import State
 
 BUILD, RESET, STEP, SNAPSHOT, RESTORE = (
@@ -57,7 +57,9 @@ class EnvGroup:
         self._steps = steps
 
         def start(i: int) -> None:
-            obs = self._envs[i].reset(derive_seed(self._seed, *purpose, self._share[i]))
+            seed = derive_seed(self._seed, *purpose, self._share[i])
+            obs = self._envs[i].reset(seed)
+            self._envs[i].stagger(seed / SEED_LIMIT)
             check_obs(obs, self.facts.spaces.obs)
             self._block.obs[i] = obs
 

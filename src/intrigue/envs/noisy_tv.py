@@ -74,6 +74,9 @@ class NoisyTv(Env):
         place = self._walk.place
         return Step(self._screen(place, self._bits), reward, terminated, truncated, place)
 
+    def stagger(self, fraction: float) -> None:
+        self._walk.stagger(fraction)
+
     def snapshot(self) -> State:
         return {"walk": self._walk.snapshot(), "bits": self._bits.copy(), "rng": self._rng.bit_generator.state}
 

@@ -54,6 +54,9 @@ class Rooms(Env):
         place = self._walk.place
         return Step(self._view(place), reward, terminated, truncated, place)
 
+    def stagger(self, fraction: float) -> None:
+        self._walk.stagger(fraction)
+
     def snapshot(self) -> State:
         return self._walk.snapshot()
 

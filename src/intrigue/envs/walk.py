@@ -28,6 +28,10 @@ class Walk:
         self.place = self._start
         self.time = 0
 
+    def stagger(self, fraction: float) -> None:
+        """Begin as if this share of the time limit had passed."""
+        self.time = int(fraction * self._max_steps)
+
     def move(self, action: int) -> tuple[float, bool, bool]:
         """Reward, terminated and truncated of one step; a wall leaves the agent where it is."""
         self.time += 1

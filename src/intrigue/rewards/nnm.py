@@ -118,7 +118,7 @@ class NuclearNorm(IntrinsicReward):
 
     @torch.no_grad()
     def observe(self, batch: Transitions) -> None:
-        """Remember every `memory_stride`-th state reached."""
+        """Remember every `memory_stride`-th valid state."""
         if self.memory is not None:
             encoded = self.features(getattr(batch, self.cfg.neighbours_of)).flatten(0, 1)
             self.memory.add(encoded[batch.valid.flatten()][:: self.cfg.memory_stride])

@@ -26,9 +26,9 @@ from intrigue.studies.base import Arm, Budget, Conclusion, Study
 POLL_SECONDS = 0.2
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Job:
-    """One run of a study."""
+    """One run of a study; equal only to itself."""
 
     arm: Arm
     seed: int

@@ -9,5 +9,5 @@ from intrigue.registry import Registry
 if TYPE_CHECKING:
     from intrigue.studies.base import Study
 
-STUDIES: Registry[Study] = Registry("study", "intrigue.studies")
+STUDIES: Registry[Study] = Registry("study", "intrigue.studies", plural="studies")
 register_study = STUDIES.register
