@@ -12,6 +12,7 @@ from torch import Generator, Tensor
 
 from intrigue.agents.base import Agent
 from intrigue.envs.pool import Pool
+from intrigue.spaces import Spaces
 from intrigue.state import State
 from intrigue.types import Episode, Extras, Transitions
 
@@ -26,14 +27,15 @@ class Collector:
         self.step_count = 0
         self.cursor = 0
         self.visits = np.zeros(pool.places, dtype=np.int64)
-        self._obs = torch.empty(0)
-        self._rows: dict[str, Tensor] = {}
+        self._obs = np.zeros((pool.num_envs, *pool.spaces.obs.shape), pool.spaces.obs.dtype)
+        self._rows = empty_rows(rollout_steps, pool.num_envs, pool.spaces)
+        self._noted: list[Extras] = []
         self._returns = np.zeros(pool.num_envs, dtype=np.float64)
         self._lengths = np.zeros(pool.num_envs, dtype=np.int64)
 
     def start(self) -> None:
         """Reset all environments for a new run."""
-        self._obs = self._to_device(self.pool.reset())
+        self._obs[...] = self.pool.reset()
 
     @property
     def full(self) -> bool:
@@ -47,23 +49,15 @@ class Collector:
 
     def step(self, agent: Agent, rng: Generator) -> list[Episode]:
         """Let every environment take one step; the episodes that ended with it."""
-        acted = agent.act(self._obs, explore=True, rng=rng)
-        now = self.pool.step(acted.action.cpu().numpy())
-        row = {
-            "obs": self._obs,
-            "action": acted.action,
-            "reward": self._to_device(now.reward.astype(np.float32)),
-            "terminated": self._to_device(now.terminated),
-            "truncated": self._to_device(now.truncated),
-            "next_obs": self._to_device(now.next_obs),
-            "valid": self._to_device(now.valid),
-            **{f"extra/{name}": value for name, value in acted.extras.items()},
-        }
-        for name, value in row.items():
-            if name not in self._rows:
-                self._rows[name] = value.new_zeros((self.rollout_steps, *value.shape))
-            self._rows[name][self.cursor] = value
-        self._obs = self._to_device(now.obs)
+        acted = agent.act(self._to_device(self._obs), explore=True, rng=rng)
+        action = acted.action.cpu().numpy()
+        now = self.pool.step(action)
+        rows, t = self._rows, self.cursor
+        rows["obs"][t], rows["action"][t], rows["reward"][t] = self._obs, action, now.reward
+        rows["terminated"][t], rows["truncated"][t] = now.terminated, now.truncated
+        rows["next_obs"][t], rows["valid"][t] = now.next_obs, now.valid
+        self._noted.append(acted.extras)
+        self._obs[...] = now.obs
         self.cursor += 1
         self.step_count += self.pool.num_envs
         if self.visits.size:
@@ -73,11 +67,10 @@ class Collector:
     def take(self) -> tuple[Transitions, Extras]:
         """The full rollout and what the agent noted in it; the next step begins a new one."""
         assert self.full, "a rollout is taken when it is full"
-        self.cursor = 0
-        names = [name for name in self._rows if not name.startswith("extra/")]
-        batch = Transitions(**{name: self._rows[name].clone() for name in names})
-        extras = {name[6:]: rows.clone() for name, rows in self._rows.items() if name.startswith("extra/")}
-        return batch, {**extras, "last_obs": self._obs}
+        batch = Transitions(**{name: self._to_device(rows) for name, rows in self._rows.items()})
+        extras = {**stacked(self._noted), "last_obs": self._to_device(self._obs)}
+        self.cursor, self._noted = 0, []
+        return batch, extras
 
     def coverage(self) -> float | None:
         """Share of places visited at least once, or None where places are unknown."""
@@ -90,10 +83,11 @@ class Collector:
             "step_count": self.step_count,
             "cursor": self.cursor,
             "visits": self.visits.copy(),
-            "obs": self._obs.clone(),
+            "obs": self._obs.copy(),
             "returns": self._returns.copy(),
             "lengths": self._lengths.copy(),
-            "rows": {name: rows[: self.cursor].clone() for name, rows in self._rows.items()} if self.cursor else {},
+            "rows": {name: rows[: self.cursor].copy() for name, rows in self._rows.items()} if self.cursor else {},
+            "noted": dict(stacked(self._noted)),
         }
 
     def load_state_dict(self, state: State) -> None:
@@ -102,17 +96,17 @@ class Collector:
         self.step_count, self.cursor = int(state["step_count"]), int(state["cursor"])
         self.visits = np.array(state["visits"], dtype=np.int64)
         self._returns, self._lengths = np.array(state["returns"]), np.array(state["lengths"])
-        self._obs = state["obs"].to(self.device)
-        if self.pool.restarted:
-            # Environments that cannot be saved begin a new episode; what was under way in them is not a transition.
-            self._obs = self._to_device(current)
-            self._returns[:], self._lengths[:] = 0, 0
-        self._rows = {}
+        self._obs[...] = current if self.pool.restarted else state["obs"]
         for name, rows in state["rows"].items():
-            self._rows[name] = rows.new_zeros((self.rollout_steps, *rows.shape[1:])).to(self.device)
-            self._rows[name][: self.cursor] = rows.to(self.device)
-        if self.pool.restarted and self.cursor:
-            self._rows["truncated"][self.cursor - 1] |= ~self._rows["terminated"][self.cursor - 1]
+            self._rows[name][: self.cursor] = rows
+        noted = {name: values.to(self.device) for name, values in state["noted"].items()}
+        self._noted = [{name: values[t] for name, values in noted.items()} for t in range(self.cursor)]
+        if self.pool.restarted:
+            # Environments that cannot be saved begin a new episode; what was under way in them is cut off here.
+            self._returns[:], self._lengths[:] = 0, 0
+            if self.cursor:
+                last = self.cursor - 1
+                self._rows["truncated"][last] |= ~self._rows["terminated"][last]
 
     def _finished(
         self, reward: np.ndarray, terminated: np.ndarray, truncated: np.ndarray, valid: np.ndarray
@@ -128,5 +122,25 @@ class Collector:
         return episodes
 
     def _to_device(self, array: np.ndarray) -> Tensor:
-        # The pool writes over its arrays at the next step, so a tensor of our own is needed on any device.
+        # The arrays are written over at the next step, so a tensor of our own is needed on any device.
         return torch.tensor(array, device=self.device)
+
+
+def empty_rows(time: int, envs: int, spaces: Spaces) -> dict[str, np.ndarray]:
+    """Room for one rollout on the host; it goes to the device as a whole."""
+    lead = (time, envs)
+    obs, action = spaces.obs, spaces.action
+    return {
+        "obs": np.zeros((*lead, *obs.shape), obs.dtype),
+        "action": np.zeros((*lead, *action.shape), action.dtype),
+        "reward": np.zeros(lead, np.float32),
+        "terminated": np.zeros(lead, bool),
+        "truncated": np.zeros(lead, bool),
+        "next_obs": np.zeros((*lead, *obs.shape), obs.dtype),
+        "valid": np.ones(lead, bool),
+    }
+
+
+def stacked(noted: list[Extras]) -> Extras:
+    """What an agent noted step by step, as (T, N, ...) tensors."""
+    return {name: torch.stack([each[name] for each in noted]) for name in noted[0]} if noted else {}

@@ -81,6 +81,21 @@ def test_memory_forgets_the_oldest_and_keeps_every_strideth():
     assert sorted(reward.memory.filled()[:, 0].tolist()) == [2.0, 3.0]
 
 
+def test_every_environment_is_remembered_whatever_the_stride():
+    """A stride that divides the number of environments must not pick the same environments for ever."""
+    reward = knn(form="centered", n=2, memory=64, memory_stride=4)
+    obs = torch.arange(8.0).reshape(1, 8, 1).expand(4, 8, 3).contiguous()  # environment i is always in state (i, i, i)
+    batch = states((0, 0, 0))
+    flags = torch.zeros(4, 8, dtype=torch.bool)
+    reward.observe(
+        batch.replace(
+            obs=obs, next_obs=obs, action=torch.zeros(4, 8, 2), reward=torch.zeros(4, 8), terminated=flags,
+            truncated=flags, valid=~flags,
+        )
+    )  # fmt: skip
+    assert sorted(reward.memory.filled()[:, 0].tolist()) == [0, 1, 2, 3, 4, 5, 6, 7]
+
+
 @pytest.mark.parametrize("which", ["obs", "next_obs"])
 def test_the_state_left_or_the_state_reached(which):
     batch = states((0, 0, 0), (0, 3, 0))

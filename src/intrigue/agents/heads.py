@@ -35,6 +35,8 @@ class ActionHead(nn.Module):
         out: Tensor = self.layer(features)
         if self.spec.kind == "continuous":
             return out
+        if self.spec.kind == "discrete":
+            return out.log_softmax(-1)
         return torch.cat([part.log_softmax(-1) for part in out.split(self.spec.sizes, -1)], -1)
 
     def sample(self, parameters: Tensor, *, explore: bool, rng: Generator) -> Tensor:
@@ -42,13 +44,15 @@ class ActionHead(nn.Module):
         if self.log_std is not None:
             noise = torch.randn(parameters.shape, generator=rng, device=parameters.device) if explore else 0.0
             return parameters + self.log_std.exp() * noise
+        if self.spec.kind == "discrete":
+            return torch.multinomial(parameters.exp(), 1, generator=rng)[:, 0] if explore else parameters.argmax(-1)
         parts = []
         for part in parameters.split(self.spec.sizes, -1):
             if explore:
                 parts.append(torch.multinomial(part.exp(), 1, generator=rng).squeeze(-1))
             else:
                 parts.append(part.argmax(-1))
-        return parts[0] if self.spec.kind == "discrete" else torch.stack(parts, -1)
+        return torch.stack(parts, -1)
 
     def action(self, sample: Tensor) -> Tensor:
         """The sample as the environment takes it, inside the bounds."""
@@ -64,9 +68,10 @@ class ActionHead(nn.Module):
         if self.log_std is not None:
             z = (sample - parameters) / self.log_std.exp()
             return (-0.5 * z.square() - self.log_std - 0.5 * math.log(2 * math.pi)).sum(-1)
-        chosen = sample.unsqueeze(-1) if self.spec.kind == "discrete" else sample
+        if self.spec.kind == "discrete":
+            return parameters.gather(-1, sample.unsqueeze(-1)).squeeze(-1)
         parts = parameters.split(self.spec.sizes, -1)
-        picked = [part.gather(-1, chosen[..., i : i + 1]).squeeze(-1) for i, part in enumerate(parts)]
+        picked = [part.gather(-1, sample[..., i : i + 1]).squeeze(-1) for i, part in enumerate(parts)]
         return torch.stack(picked).sum(0)
 
     def entropy(self, parameters: Tensor) -> Tensor:

@@ -65,7 +65,7 @@ class NuclearNormConfig:
     keep: PositiveFraction = 0.8  # share of samples each member learns from, as Disagreement
     neighbours_of: Literal["obs", "next_obs"] = "next_obs"  # knn: novelty of the state reached, or of the state left
     memory: NonNegativeInt = 0  # knn: rows remembered from earlier batches; 0 searches in the batch
-    memory_stride: PositiveInt = 4  # knn: every how many rows of a batch one is remembered
+    memory_stride: PositiveInt = 4  # knn: one in how many steps of each environment is remembered
 
 
 @register_reward("nnmc", config=NuclearNormConfig, defaults={"form": "centered"})
@@ -120,8 +120,11 @@ class NuclearNorm(IntrinsicReward):
     def observe(self, batch: Transitions) -> None:
         """Remember every `memory_stride`-th valid state."""
         if self.memory is not None:
-            encoded = self.features(getattr(batch, self.cfg.neighbours_of)).flatten(0, 1)
-            self.memory.add(encoded[batch.valid.flatten()][:: self.cfg.memory_stride])
+            encoded = self.features(getattr(batch, self.cfg.neighbours_of))  # (T, N, m)
+            time, envs = (torch.arange(size, device=encoded.device) for size in encoded.shape[:2])
+            # Diagonals of (T, N), so that every environment is remembered whatever the stride.
+            diagonal = (time.unsqueeze(-1) + envs) % self.cfg.memory_stride == 0
+            self.memory.add(encoded[diagonal & batch.valid])
 
     def _predict(self, features: Tensor, action: Tensor) -> Tensor:  # (T, N, n, m)
         assert self.models is not None

@@ -56,7 +56,7 @@ class Row:
     paper: str
     ours: str
     seeds: int
-    verdict: Verdict
+    verdict: Verdict | None = None  # None: a measurement that nothing was claimed about
 
 
 @dataclass(frozen=True)

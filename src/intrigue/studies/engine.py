@@ -91,7 +91,7 @@ def complete(plan: Sequence[Job], budget: Budget, jobs: int, say: Callable[[str]
 def write_table(conclusion: Conclusion, out: Path) -> None:
     """The study's rows as CSV, its words beside them."""
     lines = [["quantity", "paper", "ours", "seeds", "verdict"]]
-    lines += [[row.quantity, row.paper, row.ours, str(row.seeds), row.verdict] for row in conclusion.rows]
+    lines += [[row.quantity, row.paper, row.ours, str(row.seeds), row.verdict or "-"] for row in conclusion.rows]
     with (out / "table.csv").open("w", newline="", encoding="utf-8") as file:
         csv.writer(file, lineterminator="\n").writerows(lines)
     text = "\n\n".join([conclusion.headline, *conclusion.words]) + "\n"

@@ -71,7 +71,7 @@ class Forms(Study):
                 "-",
                 f"{shown(shares[arm])}, goal found in {goals[arm]}",
                 len(shares[arm]),
-                verdict if arm == ours else "PASS",
+                verdict if arm == ours else None,
             )
             for arm in ranked
         ]

@@ -18,7 +18,7 @@ def show(title: str, budget: str, conclusion: Conclusion) -> None:
     for heading in ("quantity", "paper", "ours", "seeds", "verdict"):
         table.add_column(heading, justify="right" if heading == "seeds" else "left", overflow="fold")
     for row in conclusion.rows:
-        verdict = Text(row.verdict, style=COLORS[row.verdict])
+        verdict = Text(row.verdict, style=COLORS[row.verdict]) if row.verdict else Text("-")
         table.add_row(Text(row.quantity), Text(row.paper), Text(row.ours), str(row.seeds), verdict)
     console.print(table)
     for sentence in conclusion.words:
