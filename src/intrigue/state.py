@@ -40,7 +40,7 @@ def split(tree: State) -> tuple[Any, dict[str, Any]]:
                 return node.item()
             case _ if hasattr(node, "shape") and hasattr(node, "dtype"):
                 if path in arrays:
-                    raise TypeError(f"two arrays of the state share the path {path!r}; no key may hold a slash")
+                    raise TypeError(f"two arrays of the state have the same path {path!r}; no key may hold a slash")
                 arrays[path] = node
                 return {MARK: path}
             case _:

@@ -80,7 +80,7 @@ def test_default_folder_names_do_not_collide(run):
 
 def test_train_into_a_run_refuses(run):
     _, error = intrigue("train", *tiny(), "--out", "maze", cwd=run, code=2)
-    assert "intrigue resume maze" in error
+    assert f"intrigue resume {run / 'maze'}" in error
 
 
 @pytest.mark.parametrize("suffix", [".gif", ".mp4"])

@@ -13,7 +13,7 @@ from intrigue.envs.make import make_env
 from intrigue.envs.pool import Pool, make_pool
 from intrigue.envs.registry import ENVS, split_id
 from intrigue.errors import ConfigError, SnapshotUnsupported
-from intrigue.seeds import derive_seed
+from intrigue.seeds import SEED_LIMIT, derive_seed
 from intrigue.spaces import ActionSpec, Array, make_spaces
 from intrigue.state import from_bytes, to_bytes
 
@@ -103,6 +103,10 @@ def test_next_obs_is_the_true_successor_across_resets(env_id: str) -> None:
     pool = make_pool(env_id, options, PoolConfig(num_envs=num_envs, workers=0), seed)
     lone = [make_env(env_id, options) for _ in range(num_envs)]
     expected = np.stack([env.reset(derive_seed(seed, "env", index)) for index, env in enumerate(lone)])
+    for index, env in enumerate(lone):
+        env.stagger(
+            derive_seed(seed, "env", index) / SEED_LIMIT
+        )  # as the pool does, so that episodes do not end together
     np.testing.assert_array_equal(pool.reset(), expected)
     ends = 0
     for action in random_actions(pool.spaces.action, 40, num_envs, 1):

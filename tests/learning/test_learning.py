@@ -67,16 +67,17 @@ def test_ppo_learns_continuous_actions():
     "layer", [{"reward": "nnmc", "reward.source": "knn", "reward.memory": 4096}, {"reward": "rnd"}]
 )
 def test_curiosity_alone_walks_the_chain(layer):
-    """40 states, start at one end; a random policy sees about a third of them, curiosity most, over three seeds."""
-    common = {"env": "chain", "env.length": 40, "steps": 20_000, "pool.num_envs": 8, "curiosity.obs_norm": "none"}
+    """60 states, start at one end; a random policy sees half of them, curiosity nearly all, over three seeds."""
+    common = {"env": "chain", "env.length": 60, "steps": 30_000, "pool.num_envs": 8, "curiosity.obs_norm": "none"}
     small = {"agent.hidden": 32, "agent.learning_rate": 1e-3, "reward.feature_dim": 16, "reward.hidden": 32}
+    small["curiosity.learning_rate"] = 1e-3
     curious, aimless = [], []
     for seed in range(3):
         parts, _, _ = train(seed=seed, **common, **small, **layer)
         curious.append(parts.collector.coverage())
         parts, _, _ = train(seed=seed, agent="random", reward="none", **common)
         aimless.append(parts.collector.coverage())
-    assert np.mean(curious) >= 1.5 * np.mean(aimless), (curious, aimless)
+    assert np.mean(curious) >= 1.8 * np.mean(aimless), (curious, aimless)
 
 
 @pytest.mark.parametrize("reward", ["nnmc", "rnd"])

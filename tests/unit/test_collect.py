@@ -91,6 +91,18 @@ def test_visits_are_counted_exactly():
     assert made.coverage() == 0.75
 
 
+def test_environments_of_one_episode_length_do_not_end_together():
+    """Sixteen mazes of 40 steps an episode: ends are spread over time from the start."""
+    options = {"rooms": 2, "room_size": 3, "max_steps": 40}
+    pool = make_pool("rooms", options, PoolConfig(num_envs=16, workers=0), seed=0)
+    pool.reset()
+    ends = [int((pool.step(np.full(16, 2)).truncated).sum()) for _ in range(80)]
+    pool.close()
+    assert sum(ends) == 32, "one end every 40 steps in each"
+    assert max(ends) <= 4
+    assert ends[:40] == ends[40:]
+
+
 @pytest.mark.parametrize("cut", range(1, 13))
 def test_a_rollout_can_be_left_anywhere_and_taken_up(cut):
     calm, agent, rng = collector()
