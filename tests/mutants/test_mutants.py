@@ -1,0 +1,116 @@
+"""The suite notices what it must: each mistake below, made in a copy of the source, turns named tests red.
+
+These are the mistakes found in other implementations of curiosity: a swapped axis, a frame across a reset, a bonus that
+never reaches the learner, a score that changes what it measures, a seed that is only decoration.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+class Mutant(NamedTuple):
+    """One mistake: the file, the text it replaces, what stands there instead, and the tests that must fail."""
+
+    file: str
+    text: str
+    wrong: str
+    tests: str
+
+
+MUTANTS = {
+    "gae runs over environments": Mutant(
+        "returns.py",
+        "    delta = reward + discount * next_value * ~terminated - value\n    goes_on = ~(terminated | truncated)\n",
+        "    delta = (reward + discount * next_value * ~terminated - value).T\n"
+        "    goes_on = (~(terminated | truncated)).T\n",
+        "tests/unit/test_returns.py",
+    ),
+    "the reward filter runs over environments": Mutant(
+        "normalize.py",
+        "        sums = discounted_sums(reward, self.carry, self.discount)\n",
+        "        sums = discounted_sums(reward.T, reward.new_zeros(reward.shape[0]), self.discount).T\n",
+        "tests/unit/test_normalize.py",
+    ),
+    "next_obs crosses a reset": Mutant(
+        "collect.py",
+        '= now.next_obs, now.valid',
+        '= now.obs, now.valid',
+        "tests/unit/test_collect.py",
+    ),
+    "truncation is taken for termination": Mutant(
+        "returns.py",
+        "discount * next_value * ~terminated - value",
+        "discount * next_value * ~(terminated | truncated) - value",
+        "tests/unit/test_returns.py",
+    ),
+    "the bonus is added after the advantages": Mutant(
+        "agents/ppo.py",
+        "        advantage, target = self.advantages(batch, streams, extras)\n",
+        "        late = [Stream(each.name, batch.reward, each.weight) for each in streams]\n"
+        "        advantage, target = self.advantages(batch, late, extras)\n",
+        "tests/contract/test_agent_contract.py",
+    ),
+    "the bonus never leaves curiosity": Mutant(
+        "curiosity.py",
+        "mixed = coefficient * bonus + cfg.ext_coef * extrinsic",
+        "mixed = 0 * bonus + cfg.ext_coef * extrinsic",
+        "tests/unit/test_curiosity.py",
+    ),
+    "score changes what it measures": Mutant(
+        "rewards/rnd.py",
+        '        """Squared prediction error on s\', (T, N)."""\n',
+        "        next(self.predictor.parameters()).data.mul_(1.001)\n",
+        "tests/contract/test_reward_contract.py",
+    ),
+    "curiosity learns before it scores": Mutant(
+        "curiosity.py",
+        "        with torch.no_grad():\n            raw =",
+        '        self.learner.fit(self.reward, prepared, self.streams["reward"])\n'
+        "        with torch.no_grad():\n            raw =",
+        "tests/unit/test_curiosity.py",
+    ),
+    "a stream ignores its seed": Mutant(
+        "rng.py", "generator.manual_seed(derive_seed(seed, name))", "generator.manual_seed(derive_seed(0, name))",
+        "tests/unit/test_rng.py",
+    ),
+    "environments ignore their seed": Mutant(
+        "envs/group.py", "seed = derive_seed(self._seed, *purpose, self._share[i])",
+        "seed = derive_seed(0, *purpose, self._share[i])", "tests/contract/test_env_contract.py",
+    ),
+    "the optimiser is not saved": Mutant(
+        "agents/ppo.py", '        load_optimizer_state(self.optimizer, state["optimizer"])\n', "",
+        "tests/contract/test_agent_contract.py",
+    ),
+}  # fmt: skip
+
+
+def run_tests(source: Path, tests: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": f"{source}{os.pathsep}{ROOT / 'tests'}"}
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", tests]
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_mistake_turns_tests_red(name, tmp_path):
+    mutant = MUTANTS[name]
+    shutil.copytree(ROOT / "src", tmp_path / "src")
+    path = tmp_path / "src" / "intrigue" / mutant.file
+    text = path.read_text()
+    assert text.count(mutant.text) == 1, "the mutant no longer fits the source"
+    path.write_text(text.replace(mutant.text, mutant.wrong))
+    done = run_tests(tmp_path / "src", mutant.tests)
+    assert done.returncode == 1, done.stdout
+    assert " failed" in done.stdout
+    path.write_text(text)
+    assert run_tests(tmp_path / "src", mutant.tests).returncode == 0, "restored, they must be green again"
