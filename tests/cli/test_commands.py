@@ -146,6 +146,8 @@ def test_every_family_trains_and_resumes(run, env, changes, tmp_path):
     intrigue("train", env, *arguments, "--out", tmp_path / "run", "--quiet", cwd=run)
     _, error = intrigue("resume", tmp_path / "run", "--steps", 300, "--quiet", cwd=run)
     assert ("begin anew" in error) == env.startswith("gym/"), "a restart of what cannot be saved is said, and only that"
+    recorded = json.loads((tmp_path / "run" / "provenance.json").read_text()).get("resumed", [])
+    assert [each["step"] for each in recorded] == ([200] if env.startswith("gym/") else [])
     intrigue("eval", tmp_path / "run", "--episodes", 1, cwd=run)
 
 

@@ -198,6 +198,17 @@ def test_changed_settings_are_refused(tmp_path):
     assert "digests differ" in error
 
 
+def test_another_torch_version_is_said_and_recorded(tmp_path, capsys):
+    out = tmp_path / "run"
+    start(resolve({**TINY, "steps": 100}), out=out, quiet=True)
+    origin = json.loads((out / "provenance.json").read_text())
+    origin["versions"]["torch"] = "1.0"
+    (out / "provenance.json").write_text(json.dumps(origin))
+    resume(out, steps=200, quiet=True)
+    assert "began with torch 1.0" in capsys.readouterr().err
+    assert json.loads((out / "provenance.json").read_text())["resumed"][0]["step"] == 100
+
+
 def test_missing_checkpoints_never_start_from_scratch(tmp_path):
     import shutil
 

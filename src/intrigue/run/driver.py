@@ -7,6 +7,7 @@ goes, results are flushed before the checkpoint that counts them, and are cut ba
 from __future__ import annotations
 
 import contextlib
+import importlib.metadata
 import sys
 import time
 from collections.abc import Iterator
@@ -19,7 +20,16 @@ from intrigue.errors import CheckpointError, ConfigError, RunError
 from intrigue.plugins import plugin_files
 from intrigue.run import birth, checkpoint
 from intrigue.run.console import Console, printable
-from intrigue.run.folder import RunFolder, clear_done, mark_done, open_run, read_config, write_config
+from intrigue.run.folder import (
+    RunFolder,
+    clear_done,
+    mark_done,
+    open_run,
+    read_config,
+    read_provenance,
+    write_config,
+    write_provenance,
+)
 from intrigue.run.journal import Journal
 from intrigue.run.lock import RunLock
 from intrigue.run.names import run_stem
@@ -77,12 +87,23 @@ def resume(path: Path, *, steps: int | None = None, quiet: bool = False) -> Run:
         use_threads(cfg.run.threads)
         parts = stack.enter_context(_closing(build(cfg, plugin_files())))
         parts.load_state_dict(saved.state)
-        if parts.collector.pool.restarted:
-            _warn(
-                f"{parts.collector.pool.restarted} environments of {cfg.env_id} cannot be saved: their episodes begin "
-                "anew here, so this run is not bit-identical to an uninterrupted one"
-            )
+        _note_differences(folder, cfg, saved.step, parts.collector.pool.restarted)
         return _drive(folder, parts, cfg, stop, quiet, wall_seconds=float(saved.meta.get("wall_seconds", 0.0)))
+
+
+def _note_differences(folder: RunFolder, cfg: RunConfig, step: int, restarted: int) -> None:
+    """Say, and write into provenance.json, what keeps this run from equaling an uninterrupted one to the bit."""
+    origin = read_provenance(folder)
+    reasons = []
+    if restarted:
+        reasons.append(f"{restarted} environments of {cfg.env_id} cannot be saved, so their episodes begin anew")
+    began_with, now = origin.get("versions", {}).get("torch"), importlib.metadata.version("torch")
+    if began_with != now:
+        reasons.append(f"the run began with torch {began_with} and goes on with {now}")
+    if reasons:
+        _warn(f"from step {step} on this run is not bit-identical to an uninterrupted one: {'; '.join(reasons)}")
+        resumed = [*origin.get("resumed", []), {"step": step, "differs": reasons}]
+        write_provenance(folder, {**origin, "resumed": resumed})
 
 
 def use_threads(wanted: int) -> int:

@@ -136,6 +136,15 @@ def read_config(run: RunFolder) -> dict[str, Any]:
     return _read_json(run.config)
 
 
+def read_provenance(run: RunFolder) -> dict[str, Any]:
+    """Where a run came from.
+
+    Raises:
+        CheckpointError: provenance.json is missing or damaged.
+    """
+    return _read_json(run.provenance)
+
+
 def mark_done(run: RunFolder, step: int, digest: str) -> None:
     """Say that the run reached its last step, and with which state."""
     _write_json(run.finished, {"step": step, "digest": digest})
