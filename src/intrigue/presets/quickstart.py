@@ -17,7 +17,7 @@ def quickstart() -> dict[str, Any]:
         "env": "rooms",
         "agent": "ppo",
         "reward": "nnmc",
-        "steps": 250_000,
+        "steps": 200_000,
         "threads": 1,
         "pool.num_envs": 16,
         "pool.workers": 0,  # a step of the maze costs less than handing it to another process

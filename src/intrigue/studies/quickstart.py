@@ -31,8 +31,8 @@ class Quickstart(Study):
 
     title: ClassVar[str] = "Curiosity in a maze"
     budgets: ClassVar[Mapping[str, Budget]] = {
-        "smoke": Budget(steps=250_000, seeds=5),
-        "hour": Budget(steps=250_000, seeds=30),
+        "smoke": Budget(steps=200_000, seeds=5),
+        "hour": Budget(steps=200_000, seeds=30),
         "full": Budget(steps=1_000_000, seeds=30),
     }
 
