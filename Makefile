@@ -36,7 +36,7 @@ test-slow: $(VENV)/.ready  ## the slower proofs: kills by system call, full disk
 test-gpu: $(VENV)/.ready  ## what needs a CUDA device
 	$(BIN)/python -m pytest -m gpu
 
-forms: $(VENV)/.ready  ## the table of NNM's forms on the maze (about an hour)
+forms: $(VENV)/.ready  ## the table of NNM's forms on the maze (about 20 minutes)
 	$(BIN)/intrigue reproduce forms --budget hour --out runs/forms
 
 clean:  ## remove what the targets made, runs excepted
