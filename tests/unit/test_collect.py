@@ -20,7 +20,10 @@ COUNTER = Path(__file__).parent.parent / "plugins" / "counter_env.py"
 
 @pytest.fixture(autouse=True)
 def _counter_env():
+    before = ENVS.extra_files()
     ENVS.add_file(COUNTER)
+    yield
+    ENVS._extra_files[:] = before
 
 
 def collector(workers=0, envs=3, steps=7):
