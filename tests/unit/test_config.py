@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from intrigue.catalogue import REGISTRIES
 from intrigue.config import BOOKKEEPING, flatten_json, resolve
 from intrigue.errors import ConfigError
 from intrigue.presets import PRESETS, preset_layer
@@ -72,3 +73,11 @@ def test_problems_name_path_and_limit():
     text = str(caught.value)
     assert "agent.discount: 1.0 is out of range; it must be >= 0 and < 1." in text
     assert "--agent.minibatches 2" in text
+
+
+@pytest.mark.parametrize("kind", ["rewards", "agents", "envs"])
+def test_every_setting_says_its_source_or_meaning(kind):
+    """`train --help` shows the comment behind each field; a field without one is a number without a source."""
+    for name, declared in REGISTRIES[kind].declarations().items():
+        for field in declared.hints():
+            assert declared.notes.get(field), f"{name}: {field}"

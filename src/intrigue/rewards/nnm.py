@@ -54,9 +54,7 @@ class NuclearNormConfig:
 
     source: Literal["ensemble", "knn"] = "ensemble"  # where the rows of Z come from; the paper names both
     form: Literal["ratio", "floor", "centered"] = "ratio"  # ratio is the paper's
-    features: Literal["layernorm", "raw", "unit"] = (
-        "layernorm"  # fixed length of an encoding; raw is the literal reading
-    )
+    features: Literal["layernorm", "raw", "unit"] = "layernorm"  # length of an encoding; raw is the literal reading
     encoder: Literal["random", "idf", "icm", "identity"] = "random"  # Disagreement's default is random and frozen
     n: PositiveInt = 5  # rows of Z: Disagreement's ensemble size, and the paper's toy figure
     feature_dim: PositiveInt = 512  # m: Disagreement's feature size
