@@ -78,7 +78,7 @@ class Faulty(Env):
         if mode == "flood":
             print("x" * 1_000_000, flush=True)
         if mode == "close":
-            os.closerange(3, 64)
+            os.closerange(3, 4096)
         if mode == "nan-obs":
             obs = np.array([0.0, np.nan], np.float32)
         if mode == "shape":
