@@ -8,11 +8,15 @@ import torch
 from torch import Generator, nn
 
 from intrigue.curiosity_config import CuriosityConfig
-from intrigue.errors import NonFiniteError
-from intrigue.optim import load_optimizer_state, optimizer_state
+from intrigue.optim import descend, load_optimizer_state, optimizer_state
 from intrigue.rewards.base import IntrinsicReward
 from intrigue.state import State
 from intrigue.types import Transitions
+
+REFUSAL = (
+    "the loss of the intrinsic reward is not finite; its optimiser was not stepped. "
+    "Lower --curiosity.learning-rate or look at the observations."
+)
 
 
 class Learner:
@@ -31,14 +35,7 @@ class Learner:
         for _ in range(self.cfg.epochs):
             for part in self._parts(reward, batch, rng):
                 loss = reward.loss(part, rng)
-                if not torch.isfinite(loss):
-                    raise NonFiniteError(
-                        "the loss of the intrinsic reward is not finite; its optimiser was not stepped. "
-                        "Lower --curiosity.learning-rate or look at the observations."
-                    )
-                self.optimizer.zero_grad(set_to_none=True)
-                loss.backward()
-                self.optimizer.step()
+                descend(self.optimizer, loss, REFUSAL)
                 losses.append(loss.detach())
         return float(torch.stack(losses).mean()) if losses else 0.0
 

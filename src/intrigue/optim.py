@@ -1,12 +1,26 @@
-"""An optimiser's state as a state tree (string keys only), and back."""
+"""One guarded step of an optimiser, and its state as a state tree (string keys only) and back."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import torch
+from torch import Tensor
 
+from intrigue.errors import NonFiniteError
 from intrigue.state import State
+
+
+def descend(optimizer: torch.optim.Optimizer, loss: Tensor, refusal: str, max_grad_norm: float = 0.0) -> None:
+    """One step down the loss; never on a loss that is not finite. `max_grad_norm` 0 leaves gradients as they are."""
+    if not torch.isfinite(loss):
+        raise NonFiniteError(refusal)
+    optimizer.zero_grad(set_to_none=True)
+    loss.backward()
+    if max_grad_norm:
+        weights = [weight for group in optimizer.param_groups for weight in group["params"]]
+        torch.nn.utils.clip_grad_norm_(weights, max_grad_norm)
+    optimizer.step()
 
 
 def optimizer_state(optimizer: torch.optim.Optimizer) -> State:

@@ -25,7 +25,6 @@ from torch import Generator, Tensor, nn
 from intrigue.agents.base import Agent
 from intrigue.agents.heads import ActionHead
 from intrigue.agents.registry import register_agent
-from intrigue.errors import NonFiniteError
 from intrigue.fields import (
     Discount,
     FiniteFloat,
@@ -37,11 +36,16 @@ from intrigue.fields import (
 )
 from intrigue.networks import ConvTrunk, init_orthogonal, mlp
 from intrigue.normalize import RunningMoments
-from intrigue.optim import load_optimizer_state, optimizer_state
+from intrigue.optim import descend, load_optimizer_state, optimizer_state
 from intrigue.returns import gae
 from intrigue.spaces import Spaces
 from intrigue.state import State
 from intrigue.types import Acted, Extras, Metrics, Stream, Transitions
+
+REFUSAL = (
+    "PPO's loss is not finite; its optimiser was not stepped. Lower --agent.learning-rate, set "
+    "--agent.normalize-obs true, or look at the rewards."
+)
 
 
 @dataclass(frozen=True)
@@ -173,16 +177,7 @@ class PPO(Agent):
         value_loss = 0.5 * (value - target[:, envs][rows]).square().mean(0).sum()
         entropy = self.head.entropy(parameters).mean()
         loss = policy_loss + self.cfg.value_coef * value_loss - self.cfg.entropy_coef * entropy
-        if not torch.isfinite(loss):
-            raise NonFiniteError(
-                "PPO's loss is not finite; its optimiser was not stepped. Lower --agent.learning-rate, set "
-                "--agent.normalize-obs true, or look at the rewards."
-            )
-        self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        if self.cfg.max_grad_norm:
-            nn.utils.clip_grad_norm_(self.parameters(), self.cfg.max_grad_norm)
-        self.optimizer.step()
+        descend(self.optimizer, loss, REFUSAL, self.cfg.max_grad_norm)
         with torch.no_grad():
             kl = (ratio - 1 - log_ratio).mean()  # the low-variance estimate of Schulman's note on approximating KL
             outside = ((ratio - 1).abs() > self.cfg.clip).float().mean()

@@ -14,7 +14,6 @@ from intrigue.errors import Problem, unknown_name
 VALUED = ("preset", "reward", "agent", "env", "steps", "seed", "out", "device", "threads", "checkpoint_every", "config")
 REPEATED = ("plugin",)
 SWITCHES = ("quiet", "dry_run", "help")
-BOOLEAN_WORDS = ("true", "false", "yes", "no", "0", "1")
 
 
 @dataclass
@@ -59,7 +58,7 @@ def _take(found: Arguments, name: str, value: str | None, tokens: list[str]) -> 
             tokens.pop(0)
         return
     if value is None:
-        value = _next_value(name, tokens)
+        value = _next_value(tokens)
         if value is None and "." in name:
             # `--agent.ignore-done` alone means true, `--agent.no-ignore-done` means false.
             section, _, field_name = name.rpartition(".")
@@ -75,7 +74,7 @@ def _take(found: Arguments, name: str, value: str | None, tokens: list[str]) -> 
         found.options[name] = value
 
 
-def _next_value(name: str, tokens: list[str]) -> str | None:
+def _next_value(tokens: list[str]) -> str | None:
     if not tokens or tokens[0].startswith("--"):
         return None
     return tokens.pop(0)

@@ -10,7 +10,6 @@ import contextlib
 import importlib.metadata
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import torch
@@ -54,7 +53,7 @@ def start(cfg: RunConfig, *, out: Path | None = None, quiet: bool = False) -> Ru
         else:
             staging = birth.create(out, cfg.to_json(), origin, command)
         stack.enter_context(staging)
-        parts = stack.enter_context(_closing(build(cfg, plugin_files())))
+        parts = stack.enter_context(contextlib.closing(build(cfg, plugin_files())))
         parts.collector.start()
         stop.raise_if_set("stopped before the run began; nothing was written")
         _save(staging.folder, parts, cfg, wall_seconds=0.0)
@@ -85,7 +84,7 @@ def resume(path: Path, *, steps: int | None = None, quiet: bool = False) -> Run:
             return _finish(folder, cfg, saved.step)
         clear_done(folder)
         use_threads(cfg.run.threads)
-        parts = stack.enter_context(_closing(build(cfg, plugin_files())))
+        parts = stack.enter_context(contextlib.closing(build(cfg, plugin_files())))
         parts.load_state_dict(saved.state)
         _note_differences(folder, cfg, saved.step, parts.collector.pool.restarted)
         return _drive(folder, parts, cfg, stop, quiet, wall_seconds=float(saved.meta.get("wall_seconds", 0.0)))
@@ -169,14 +168,6 @@ def _stored_config(folder: RunFolder) -> RunConfig:
         raise CheckpointError(
             f"{folder.config} cannot be used: {error}\nA run that used a plug-in needs it again: add --plugin FILE."
         ) from error
-
-
-@contextlib.contextmanager
-def _closing(parts: Parts) -> Iterator[Parts]:
-    try:
-        yield parts
-    finally:
-        parts.close()
 
 
 def _warn(text: str) -> None:

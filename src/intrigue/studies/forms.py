@@ -15,7 +15,7 @@ from typing import ClassVar, final
 from intrigue.presets import preset_layer
 from intrigue.studies.base import Arm, Budget, Conclusion, Row, Study
 from intrigue.studies.measure import coverage, goal_step
-from intrigue.studies.quickstart import judged, shown
+from intrigue.studies.quickstart import control_arms, judged, shown
 from intrigue.studies.registry import register_study
 from intrigue.studies.stats import mean
 
@@ -38,7 +38,6 @@ class Forms(Study):
         """Every combination, and the three references."""
         preset = preset_layer("quickstart")
         bare = {key: value for key, value in preset.items() if not key.startswith("reward")}
-        aimless = {key: value for key, value in bare.items() if not key.startswith("agent")}
         size = {"reward.feature_dim": preset["reward.feature_dim"], "reward.hidden": preset["reward.hidden"]}
         arms = [
             Arm(label(form, features, source), {**preset, "reward": "nnm", "reward.form": form,
@@ -48,8 +47,7 @@ class Forms(Study):
         return [
             *arms,
             Arm("rnd", {**bare, **size, "reward": "rnd"}),
-            Arm("none", {**bare, "reward": "none"}),
-            Arm("random policy", {**aimless, "reward": "none", "agent": "random"}),
+            *control_arms(preset),
         ]
 
     def conclude(self, runs: Mapping[str, Sequence[Path]], budget: Budget, out: Path) -> Conclusion:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 
@@ -39,13 +39,7 @@ class Quickstart(Study):
     def arms(self) -> Sequence[Arm]:
         """The preset, the same learner without a bonus, and uniformly random actions."""
         preset = preset_layer("quickstart")
-        bare = {key: value for key, value in preset.items() if not key.startswith("reward")}
-        aimless = {key: value for key, value in bare.items() if not key.startswith("agent")}
-        return [
-            Arm(NNM, preset),
-            Arm(NONE, {**bare, "reward": "none"}),
-            Arm(RANDOM, {**aimless, "reward": "none", "agent": "random"}),
-        ]
+        return [Arm(NNM, preset), *control_arms(preset)]
 
     def conclude(self, runs: Mapping[str, Sequence[Path]], budget: Budget, out: Path) -> Conclusion:
         """How much of the maze each arm saw, and whether curiosity doubled chance and beat no reward."""
@@ -68,6 +62,13 @@ class Quickstart(Study):
         )
         page = save_report(report)
         return Conclusion(report.headlines[0], rows, files=[page])
+
+
+def control_arms(preset: Mapping[str, Any]) -> list[Arm]:
+    """The preset's learner without a bonus, and uniformly random actions."""
+    bare = {key: value for key, value in preset.items() if not key.startswith("reward")}
+    aimless = {key: value for key, value in bare.items() if not key.startswith("agent")}
+    return [Arm(NONE, {**bare, "reward": "none"}), Arm(RANDOM, {**aimless, "reward": "none", "agent": "random"})]
 
 
 def judged(ours: Sequence[float], theirs: Sequence[float]) -> Verdict:
