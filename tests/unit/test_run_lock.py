@@ -106,6 +106,22 @@ def test_children_that_outlive_the_holder_do_not_keep_the_lock(tmp_path: Path, e
         os.kill(survivor, signal.SIGKILL)
 
 
+def test_a_child_forked_just_before_its_parent_died_gets_time_to_let_go(tmp_path: Path) -> None:
+    # Handlers run in the order of registration: this one, registered before the import, holds the lock's own up.
+    delay = "import os; os.register_at_fork(after_in_child=lambda: time.sleep(0.2))\nfrom intrigue.run.lock"
+    fork = "child = os.fork()\nif not child: time.sleep(30); os._exit(0)"
+    note = "Path(sys.argv[1], 'child').write_text(str(child))"
+    script = HOLDER.replace("from intrigue.run.lock", delay, 1).format(extra=f"{fork}\n{note}")
+    child = subprocess.Popen([sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    assert child.stdout is not None
+    assert child.stdout.readline() == "held\n"
+    stop(child)
+    try:
+        RunLock(tmp_path).acquire().release()
+    finally:
+        os.kill(int((tmp_path / "child").read_text()), signal.SIGKILL)
+
+
 def test_release_and_take_again(tmp_path: Path) -> None:
     first, second = RunLock(tmp_path, "one"), RunLock(tmp_path, "two")
     with first:

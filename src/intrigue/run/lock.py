@@ -25,7 +25,7 @@ LOCK_NAME = ".lock"
 FORMAT = "intrigue-lock"
 CONTENT_LIMIT = 65_536  # bytes read of a lock file; ours, a command line fits
 COMMAND_LIMIT = 4_096  # characters of the command kept for the message
-PATIENCE_SECONDS = 0.5  # how long to wait for a new holder to write who it is
+PATIENCE_SECONDS = 0.5  # how long to wait for a new holder to write who it is, or for a dead one's children to let go
 
 _held: set[int] = set()
 
@@ -56,6 +56,7 @@ class RunLock:
             ConfigError: another process holds it; the message names that process.
             StorageError: the lock file cannot be opened for writing.
         """
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while self._descriptor is None:
             with disk.storage(self.path):
                 flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -64,7 +65,10 @@ class RunLock:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 os.close(descriptor)
-                raise ConfigError(self._refusal()) from None
+                if time.monotonic() > deadline or not _is_dead(read_holder(self.path)):
+                    raise ConfigError(self._refusal()) from None
+                time.sleep(0.01)  # a child forked at its parent's death has yet to run `_close_in_child`
+                continue
             except OSError as error:
                 os.close(descriptor)
                 raise StorageError(f"{self.path} cannot be locked on this file system: {error.strerror}") from error
@@ -137,6 +141,19 @@ def read_holder(path: Path) -> dict[str, Any]:
     if not isinstance(fields, dict) or fields.get("format") != FORMAT:
         return {}
     return {name: str(fields.get(name, ""))[:COMMAND_LIMIT] for name in ("host", "pid", "since", "command")}
+
+
+def _is_dead(holder: dict[str, Any]) -> bool:
+    """Whether the process a lock file names is known to be gone: named, of this host, and not there."""
+    if holder.get("host") != socket.gethostname() or not holder["pid"].isdecimal():
+        return False
+    try:
+        os.kill(int(holder["pid"]), 0)
+    except (ProcessLookupError, OverflowError):
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def _is_at(descriptor: int, path: Path) -> bool:
