@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from intrigue.skills import SkillSpec
 from intrigue.spaces import ActionSpec, ObsSpec, Spaces
 from intrigue.types import Transitions
 
@@ -50,7 +51,9 @@ def make_obs(spec: ObsSpec, lead: tuple[int, ...], rng: torch.Generator) -> torc
     return torch.randn(*lead, *spec.shape, generator=rng)
 
 
-def make_batch(spaces: Spaces, time: int = 6, envs: int = 4, seed: int = 0) -> Transitions:
+def make_batch(
+    spaces: Spaces, time: int = 6, envs: int = 4, seed: int = 0, skills: SkillSpec | None = None
+) -> Transitions:
     """A random batch as a collector would give it, with an end of each kind in it when there is room."""
     rng = torch.Generator().manual_seed(seed)
     lead = (time, envs)
@@ -70,6 +73,7 @@ def make_batch(spaces: Spaces, time: int = 6, envs: int = 4, seed: int = 0) -> T
         truncated=truncated,
         next_obs=make_obs(spaces.obs, lead, rng),
         valid=torch.ones(lead, dtype=torch.bool),
+        skill=skills.draw(time * envs, rng).unflatten(0, lead) if skills else torch.zeros(*lead, 0),
     )
 
 

@@ -12,6 +12,7 @@ from torch import Generator, Tensor
 
 from intrigue.agents.base import Agent
 from intrigue.envs.pool import Pool
+from intrigue.skills import SkillCourse
 from intrigue.spaces import Spaces
 from intrigue.state import State
 from intrigue.types import Episode, Extras, Transitions
@@ -20,8 +21,9 @@ from intrigue.types import Episode, Extras, Transitions
 class Collector:
     """Fills (T, N, ...) rollouts, one step of all environments at a time."""
 
-    def __init__(self, pool: Pool, rollout_steps: int, device: torch.device) -> None:
+    def __init__(self, pool: Pool, rollout_steps: int, device: torch.device, skills: SkillCourse | None = None) -> None:
         self.pool = pool
+        self.skills = skills or SkillCourse(None, pool.num_envs, Generator(device))
         self.rollout_steps = rollout_steps
         self.device = device
         self.step_count = 0
@@ -29,6 +31,7 @@ class Collector:
         self.visits = np.zeros(pool.places, dtype=np.int64)
         self._obs = np.zeros((pool.num_envs, *pool.spaces.obs.shape), pool.spaces.obs.dtype)
         self._rows = empty_rows(rollout_steps, pool.num_envs, pool.spaces)
+        self._followed: list[Tensor] = []
         self._noted: list[Extras] = []
         self._returns = np.zeros(pool.num_envs, dtype=np.float64)
         self._lengths = np.zeros(pool.num_envs, dtype=np.int64)
@@ -36,6 +39,7 @@ class Collector:
     def start(self) -> None:
         """Reset all environments for a new run."""
         self._obs[...] = self.pool.reset()
+        self.skills.start()
 
     @property
     def full(self) -> bool:
@@ -49,7 +53,7 @@ class Collector:
 
     def step(self, agent: Agent, rng: Generator) -> list[Episode]:
         """Let every environment take one step; the episodes that ended with it."""
-        acted = agent.act(self._to_device(self._obs), explore=True, rng=rng)
+        acted = agent.act(self._to_device(self._obs), self.skills.current, explore=True, rng=rng)
         action = acted.action.cpu().numpy()
         now = self.pool.step(action)
         rows, t = self._rows, self.cursor
@@ -57,6 +61,8 @@ class Collector:
         rows["terminated"][t], rows["truncated"][t] = now.terminated, now.truncated
         rows["next_obs"][t], rows["valid"][t] = now.next_obs, now.valid
         self._noted.append(acted.extras)
+        self._followed.append(self.skills.current)
+        self.skills.advance(torch.from_numpy(now.terminated | now.truncated))
         self._obs[...] = now.obs
         self.cursor += 1
         self.step_count += self.pool.num_envs
@@ -67,9 +73,11 @@ class Collector:
     def take(self) -> tuple[Transitions, Extras]:
         """The full rollout and what the agent noted in it; the next step begins a new one."""
         assert self.full, "a rollout is taken when it is full"
-        batch = Transitions(**{name: self._to_device(rows) for name, rows in self._rows.items()})
-        extras = {**stacked(self._noted), "last_obs": self._to_device(self._obs)}
-        self.cursor, self._noted = 0, []
+        rows = {name: self._to_device(rows) for name, rows in self._rows.items()}
+        batch = Transitions(**rows, skill=torch.stack(self._followed))
+        last = {"last_obs": self._to_device(self._obs), "last_skill": self.skills.current}
+        extras = {**stacked(self._noted), **last}
+        self.cursor, self._noted, self._followed = 0, [], []
         return batch, extras
 
     def coverage(self) -> float | None:
@@ -88,6 +96,8 @@ class Collector:
             "lengths": self._lengths.copy(),
             "rows": {name: rows[: self.cursor].copy() for name, rows in self._rows.items()} if self.cursor else {},
             "noted": dict(stacked(self._noted)),
+            "skills": self.skills.state_dict(),
+            "followed": torch.stack(self._followed) if self._followed else torch.zeros(0),
         }
 
     def load_state_dict(self, state: State) -> None:
@@ -101,6 +111,8 @@ class Collector:
             self._rows[name][: self.cursor] = rows
         noted = {name: values.to(self.device) for name, values in state["noted"].items()}
         self._noted = [{name: values[t] for name, values in noted.items()} for t in range(self.cursor)]
+        self.skills.load_state_dict(state["skills"])
+        self._followed = list(state["followed"].to(self.device))
         if self.pool.restarted:
             # Environments that cannot be saved begin a new episode; what was under way in them is cut off here.
             self._returns[:], self._lengths[:] = 0, 0

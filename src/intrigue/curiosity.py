@@ -21,9 +21,10 @@ import torch
 from torch import Tensor, nn
 
 from intrigue.curiosity_config import CuriosityConfig, split_options
-from intrigue.errors import NonFiniteError
+from intrigue.errors import ConfigError, NonFiniteError, Problem
 from intrigue.features import encode_action
 from intrigue.learner import Learner
+from intrigue.noise import FeatureNoise
 from intrigue.normalize import ReturnScale, RunningMoments, ValueScale
 from intrigue.rewards.registry import REWARDS
 from intrigue.rng import Streams, seeded_construction
@@ -85,13 +86,21 @@ class Curiosity(nn.Module):
     ) -> None:
         entry = REWARDS.get(name)
         self.cfg, self.spaces = cfg, spaces
+        reward_cfg = entry.config(**{**entry.defaults, **options})
+        if reason := entry.cls.refusal(reward_cfg, spaces):
+            raise ConfigError([Problem("reward", f"{name}: {reason}")])
+        self.skills = entry.cls.skills(reward_cfg)
         with seeded_construction(seed, f"init/reward/{name}"):
-            self.reward = entry.cls(entry.config(**{**entry.defaults, **options}), spaces)
+            self.reward = entry.cls(reward_cfg, spaces)
         self.obs_moments = RunningMoments(spaces.obs.shape)
         self.scale = ValueScale() if cfg.scale == "value" else ReturnScale(cfg.scale_discount)
         self.to(device)
         self.learner = Learner(self.reward, cfg)
         self.streams = Streams(seed, device)
+        for module in self.reward.modules():
+            if isinstance(module, FeatureNoise):
+                noise = (cfg.feature_noise, cfg.feature_noise_units, cfg.feature_noise_draw)
+                module.attach(*noise, self.streams["noise"])
         self.steps_seen = 0
 
     def step(
@@ -104,11 +113,13 @@ class Curiosity(nn.Module):
         truncated: Any,
         next_obs: Any,
         valid: Any = None,
+        skill: Any = None,
     ) -> RewardStep:
         """Bonus for a (T, N, ...) batch of arrays or tensors, learning from it on the way.
 
         `next_obs` must be the true successor, also where an episode ended. `valid` marks rows that are transitions at
-        all (vector environments that reset one step late have rows that are not).
+        all (vector environments that reset one step late have rows that are not). `skill` (T, N, K) is what the policy
+        was asked to do, for rewards with skills (`curiosity.skills` says how they look and draws them).
         """
         assert self._obs_codec is not None and self._action_codec is not None
         device = self.obs_moments.mean.device
@@ -121,21 +132,28 @@ class Curiosity(nn.Module):
             truncated=_tensor(truncated, device, torch.bool),
             next_obs=_tensor(self._obs_codec.encode_batch(_host(next_obs), lead=2), device),
             valid=torch.ones_like(rewards, dtype=torch.bool) if valid is None else _tensor(valid, device, torch.bool),
+            skill=rewards.new_zeros(*rewards.shape, 0) if skill is None else _tensor(skill, device, torch.float32),
         )
         return self.step_batch(batch)
 
     def step_batch(self, batch: Transitions) -> RewardStep:
         """The five steps above, on an encoded batch."""
-        check_shapes(batch, self.spaces)
+        check_shapes(batch, self.spaces, self.skills.width if self.skills else 0)
         prepared = self.prepare(batch)
         with torch.no_grad():
-            raw = self.reward.score(prepared).to(torch.float32) * batch.valid
+            raw, parts = self.reward.score_parts(prepared)
+            raw = raw.to(torch.float32) * batch.valid
         check_finite("the intrinsic reward", raw)
         loss = self.learner.fit(self.reward, prepared, self.streams["reward"])
-        self.reward.observe(prepared)
+        with torch.no_grad():
+            self.reward.observe(prepared, parts)
         if self.cfg.obs_moments == "running":
             self.obs_moments.observe(batch.next_obs[batch.valid])
-        return self._mix(batch, raw, loss)
+        step = self._mix(batch, raw, loss)
+        step.metrics.update({f"intrinsic/part/{name}": float(part.mean()) for name, part in parts.items()})
+        if self.cfg.feature_noise:
+            step.metrics["intrinsic/feature_std"] = float(self.reward.noise.spread)
+        return step
 
     def warm_up(self, obs: Any) -> None:
         """Let observations of a random policy, (..., *obs), into the moments before training."""
@@ -215,7 +233,7 @@ class Curiosity(nn.Module):
         self.steps_seen = int(state_dict["steps_seen"])
 
 
-def check_shapes(batch: Transitions, spaces: Spaces) -> None:
+def check_shapes(batch: Transitions, spaces: Spaces, skill_width: int) -> None:
     """Refuse a batch whose axes are not (T, N, ...) of these spaces, before anything learns from it."""
     lead = tuple(batch.reward.shape)
     wanted = {
@@ -226,6 +244,7 @@ def check_shapes(batch: Transitions, spaces: Spaces) -> None:
         "obs": (*lead, *spaces.obs.shape),
         "next_obs": (*lead, *spaces.obs.shape),
         "action": (*lead, *spaces.action.shape),
+        "skill": (*lead, skill_width),
     }
     wrong = [
         f"{name} is {tuple(getattr(batch, name).shape)}, expected {shape}"

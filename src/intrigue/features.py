@@ -20,6 +20,7 @@ from torch.nn import functional
 from intrigue.errors import ConfigError
 from intrigue.networks import Encoder, freeze, mlp
 from intrigue.spaces import ActionSpec, ObsSpec, Spaces
+from intrigue.types import Transitions
 
 EncoderKind = Literal["random", "idf", "icm", "identity"]
 FeatureLength = Literal["layernorm", "raw", "unit"]
@@ -57,6 +58,12 @@ class StateFeatures(nn.Module):
             return features.new_zeros(())
         loss: Tensor = self.inverse(features, next_features, action)
         return loss
+
+    def inverse_loss_of(self, batch: Transitions) -> Tensor:
+        """The encoder's own loss on a batch, for rewards without forward models; encodes nothing when not trained."""
+        if self.inverse is None:
+            return torch.zeros((), device=batch.reward.device)
+        return self.inverse_loss(self.forward(batch.obs), self.forward(batch.next_obs), batch.action)
 
 
 class InverseModel(nn.Module):

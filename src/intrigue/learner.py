@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import torch
 from torch import Generator, nn
 
@@ -33,18 +31,14 @@ class Learner:
             return 0.0
         losses = []
         for _ in range(self.cfg.epochs):
-            for part in self._parts(reward, batch, rng):
+            for part in self._parts(batch, rng):
                 loss = reward.loss(part, rng)
                 descend(self.optimizer, loss, REFUSAL)
                 losses.append(loss.detach())
         return float(torch.stack(losses).mean()) if losses else 0.0
 
-    def _parts(self, reward: IntrinsicReward, batch: Transitions, rng: Generator) -> list[Transitions]:
-        """Shuffled rows without time order; whole environments where the reward needs order."""
-        if reward.needs_order:
-            order = torch.randperm(batch.reward.shape[1], generator=rng, device=rng.device)
-            chunks = order.chunk(min(self.cfg.minibatches, len(order)))
-            return [_environments(batch, chunk) for chunk in chunks]
+    def _parts(self, batch: Transitions, rng: Generator) -> list[Transitions]:
+        """Shuffled valid rows, without time order."""
         rows = batch.valid.flatten().nonzero().squeeze(-1)
         order = torch.randperm(rows.shape[0], generator=rng, device=rng.device)
         order = order[: max(1, round(self.cfg.update_fraction * rows.shape[0]))]
@@ -59,8 +53,3 @@ class Learner:
         """Put back what `state_dict` gave."""
         if self.optimizer is not None:
             load_optimizer_state(self.optimizer, state)
-
-
-def _environments(batch: Transitions, index: torch.Tensor) -> Transitions:
-    names = [each.name for each in dataclasses.fields(batch)]
-    return Transitions(**{name: getattr(batch, name)[:, index] for name in names})

@@ -134,8 +134,9 @@ class DynamicsEnsemble(nn.Module):
         self.last = EnsembleLinear(members, hidden + action_width, features)
 
     def forward(self, features: Tensor, action: Tensor) -> Tensor:
-        """(B, D) and (B, A) -> (K, B, D)."""
-        x = functional.leaky_relu(self.first(torch.cat([features, action], -1)), LEAKY_SLOPE)  # (K, B, H)
+        """Features (B, D), or (K, B, D) when members see different ones, and actions (B, A) -> (K, B, D)."""
+        joined = torch.cat([features, action.expand(*features.shape[:-1], -1)], -1)
+        x = functional.leaky_relu(self.first(joined), LEAKY_SLOPE)  # (K, B, H)
         action = action.expand(x.shape[0], *action.shape)
         for block in self.blocks:
             assert isinstance(block, nn.ModuleList)

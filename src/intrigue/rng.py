@@ -15,7 +15,7 @@ import torch
 from intrigue.seeds import derive_seed
 from intrigue.state import State
 
-STREAM_NAMES = ("act", "update", "reward", "noise", "eval")
+STREAM_NAMES = ("act", "update", "reward", "noise", "skill", "eval")
 
 
 class Streams:

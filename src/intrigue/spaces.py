@@ -77,6 +77,8 @@ class Spaces:
 
     obs: ObsSpec
     action: ActionSpec
+    skill: int = 0
+    """Width of the skill a policy is asked to follow; 0 where the reward knows no skills."""
 
 
 def make_spaces(obs_space: gym.Space[Any], action_space: gym.Space[Any]) -> Spaces:

@@ -13,8 +13,10 @@ from typing import TypeAlias
 from torch import Tensor
 
 Metrics: TypeAlias = "dict[str, float]"
+Parts: TypeAlias = "Mapping[str, Tensor]"
+"""What a bonus was made of, each (T, N): logged by name, and handed back to the reward when it observes the batch."""
 Extras: TypeAlias = "Mapping[str, Tensor]"
-"""What an agent noted while acting (log-probabilities, values), each (T, N, ...), and `last_obs` (N, *obs)."""
+"""What an agent noted while acting, each (T, N, ...), and what follows: `last_obs` (N, *obs), `last_skill` (N, K)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,7 @@ class Transitions:
     truncated: Tensor  # (T, N)  bool: a future exists, we stopped looking
     next_obs: Tensor  # (T, N, *obs)  the true successor, never the frame after a reset
     valid: Tensor  # (T, N)  bool: False only for the reset rows of vector environments that reset one step late
+    skill: Tensor  # (T, N, K)  float: what the policy was asked to do; K = 0 where the reward knows no skills
 
     @property
     def ended(self) -> Tensor:

@@ -29,10 +29,10 @@ def rollout_of(agent, spaces, seed=0):
     """A batch with what the agent would have noted while acting in it."""
     batch = make_batch(spaces, time=6, envs=4, seed=seed)
     rng = torch.Generator().manual_seed(seed)
-    acted = [agent.act(batch.obs[t], explore=True, rng=rng) for t in range(6)]
+    acted = [agent.act(batch.obs[t], batch.skill[t], explore=True, rng=rng) for t in range(6)]
     extras = {key: torch.stack([each.extras[key] for each in acted]) for key in acted[0].extras}
     batch = batch.replace(action=torch.stack([each.action for each in acted]))
-    return batch, {**extras, "last_obs": batch.next_obs[-1]}
+    return batch, {**extras, "last_obs": batch.next_obs[-1], "last_skill": batch.skill[-1]}
 
 
 def learn(agent, batch, extras, rewards, step=0, seed=0):
@@ -47,7 +47,7 @@ def test_acts_inside_the_space_and_learns(name, obs, action):
     spaces = make_spaces(obs, action)
     agent = build(name, spaces)
     seen = make_obs(spaces.obs, (4,), torch.Generator().manual_seed(1))
-    acted = agent.act(seen, explore=True, rng=torch.Generator().manual_seed(2)).action
+    acted = agent.act(seen, torch.zeros(len(seen), 0), explore=True, rng=torch.Generator().manual_seed(2)).action
     assert acted.shape == (4, *spaces.action.shape)
     if action == "continuous":
         low, high = torch.tensor(spaces.action.low), torch.tensor(spaces.action.high)
@@ -65,7 +65,9 @@ def test_acting_depends_on_the_generator_alone(name):
     spaces = make_spaces()
     agent = build(name, spaces)
     seen = make_obs(spaces.obs, (64,), torch.Generator().manual_seed(1))
-    draws = [agent.act(seen, explore=True, rng=torch.Generator().manual_seed(seed)).action for seed in (1, 1, 2)]
+    skill = torch.zeros(len(seen), 0)
+    rngs = [torch.Generator().manual_seed(seed) for seed in (1, 1, 2)]
+    draws = [agent.act(seen, skill, explore=True, rng=rng).action for rng in rngs]
     assert torch.equal(draws[0], draws[1])
     assert not torch.equal(draws[0], draws[2])
 

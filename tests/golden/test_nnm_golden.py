@@ -33,6 +33,7 @@ def states(*rows):
         truncated=torch.zeros(lead, dtype=torch.bool),
         next_obs=next_obs,
         valid=torch.ones(lead, dtype=torch.bool),
+        skill=torch.zeros(*lead, 0),
     )
 
 
@@ -67,7 +68,7 @@ def test_a_state_is_not_its_own_neighbour():
 
 def test_memory_is_searched_once_it_is_filled():
     reward = knn(form="centered", n=2, memory=4, memory_stride=1)
-    reward.observe(states((0, 0, 1), (5, 5, 5)))
+    reward.observe(states((0, 0, 1), (5, 5, 5)), {})
     score = reward.score(states((0, 0, 0), (0, 0, 0.5)))
     # The nearest remembered state is (0,0,1) for both; the batch itself is not searched.
     np.testing.assert_allclose(score.squeeze().numpy(), np.array([1.0, 0.5]) / math.sqrt(3), rtol=1e-6)
@@ -75,9 +76,9 @@ def test_memory_is_searched_once_it_is_filled():
 
 def test_memory_forgets_the_oldest_and_keeps_every_strideth():
     reward = knn(form="centered", n=2, memory=2, memory_stride=2)
-    reward.observe(states((1, 0, 0), (9, 9, 9), (2, 0, 0), (9, 9, 9)))
+    reward.observe(states((1, 0, 0), (9, 9, 9), (2, 0, 0), (9, 9, 9)), {})
     assert sorted(reward.memory.filled()[:, 0].tolist()) == [1.0, 2.0]
-    reward.observe(states((3, 0, 0)))
+    reward.observe(states((3, 0, 0)), {})
     assert sorted(reward.memory.filled()[:, 0].tolist()) == [2.0, 3.0]
 
 
@@ -90,8 +91,9 @@ def test_every_environment_is_remembered_whatever_the_stride():
     reward.observe(
         batch.replace(
             obs=obs, next_obs=obs, action=torch.zeros(4, 8, 2), reward=torch.zeros(4, 8), terminated=flags,
-            truncated=flags, valid=~flags,
-        )
+            truncated=flags, valid=~flags, skill=torch.zeros(4, 8, 0),
+        ),
+        {},
     )  # fmt: skip
     assert sorted(reward.memory.filled()[:, 0].tolist()) == [0, 1, 2, 3, 4, 5, 6, 7]
 
@@ -115,7 +117,7 @@ def test_ensemble_against_numpy(form):
     )
     with torch.no_grad():
         features = reward.features(batch.obs).flatten(0, 1)
-        predicted = reward.models(features, batch.action.flatten(0, 1)).double().numpy()  # (4, 2, 6)
+        predicted = reward.models.ensemble(features, batch.action.flatten(0, 1)).double().numpy()  # (4, 2, 6)
         score = reward.score(batch)
     for row in range(2):
         z = predicted[:, row]

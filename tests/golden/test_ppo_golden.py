@@ -19,7 +19,7 @@ def ppo(streams=("total",), **options):
     entry = AGENTS.get("ppo")
     agent = entry.cls(entry.config(hidden=4, minibatches=1, normalize_advantage=False, **options), SPACES, streams)
     # V(s) = s for every head, so that expected values can be read off the observations.
-    agent._value = lambda obs: obs.float().expand(*obs.shape[:-1], len(streams))
+    agent._value = lambda obs, skill: obs.float().expand(*obs.shape[:-1], len(streams))
     return agent
 
 
@@ -37,11 +37,16 @@ def three_steps(terminated=(0, 0, 0), truncated=(0, 0, 0), next_obs=(2.0, 3.0, 4
         truncated=column(*truncated, dtype=torch.bool),
         next_obs=column(*next_obs).unsqueeze(-1),
         valid=column(*valid, dtype=torch.bool),
+        skill=torch.zeros(3, 1, 0),
     )
 
 
 def extras_of(batch, heads=1, last_obs=4.0):
-    return {"value": batch.obs.expand(3, 1, heads).clone(), "last_obs": torch.tensor([[last_obs]])}
+    return {
+        "value": batch.obs.expand(3, 1, heads).clone(),
+        "last_obs": torch.tensor([[last_obs]]),
+        "last_skill": torch.zeros(1, 0),
+    }
 
 
 REWARD = column(1.0, 0.0, 2.0)
@@ -116,7 +121,7 @@ def test_advantages_are_normalised_over_valid_rows():
     entry = AGENTS.get("ppo")
     agent = entry.cls(entry.config(hidden=4, minibatches=1), SPACES, ("total",))
     batch = three_steps()
-    extras = {"value": torch.zeros(3, 1, 1), "last_obs": torch.zeros(1, 1)}
+    extras = {"value": torch.zeros(3, 1, 1), "last_obs": torch.zeros(1, 1), "last_skill": torch.zeros(1, 0)}
     advantage, _ = agent.advantages(batch, [Stream("total", REWARD, 1.0)], extras)
     assert abs(float(advantage.mean())) < 1e-6
     assert abs(float(advantage.std(unbiased=False)) - 1) < 1e-5
@@ -171,9 +176,9 @@ def test_the_clipped_objective_by_hand():
         ("total",),
     )
     batch = three_steps(terminated=(1, 1, 1))
-    acted = agent.act(batch.obs[:, 0], explore=True, rng=torch.Generator().manual_seed(0))
+    acted = agent.act(batch.obs[:, 0], batch.skill[:, 0], explore=True, rng=torch.Generator().manual_seed(0))
     extras = {key: value.unsqueeze(1) for key, value in acted.extras.items()}
-    extras["last_obs"] = torch.zeros(1, 1)
+    extras |= {"last_obs": torch.zeros(1, 1), "last_skill": torch.zeros(1, 0)}
     metrics = agent.update(batch, [Stream("total", REWARD, 1.0)], extras, rng=torch.Generator().manual_seed(0), step=0)
     advantage = REWARD - extras["value"].squeeze(-1)
     assert math.isclose(metrics["losses/policy_loss"], -float(advantage.mean()), rel_tol=1e-5)

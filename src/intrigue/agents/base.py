@@ -3,6 +3,7 @@
 The reward is an argument of `update`: an agent can only learn from what it is handed, and it is handed everything at
 once. Batches are immutable. A new agent is one file: a frozen dataclass of settings, and one class under
 `@register_agent` that takes `(cfg, spaces, streams)`, `streams` being the names of the reward streams it will get.
+Under a reward with skills `spaces.skill` is their width, and a policy that `takes_skills` is conditioned on them.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ class Agent(nn.Module, abc.ABC):
     """A policy and how it learns."""
 
     feed: ClassVar[Literal["rollout", "replay"]] = "rollout"
+    takes_skills: ClassVar[bool] = False
+    """Whether the policy heeds the skill it is handed; rewards with skills refuse agents that do not."""
     rollout_steps: int
     """Steps per environment between two updates."""
 
@@ -30,14 +33,17 @@ class Agent(nn.Module, abc.ABC):
         super().__init__()
 
     @abc.abstractmethod
-    def act(self, obs: Tensor, *, explore: bool, rng: Generator) -> Acted:
-        """Actions for observations (N, *obs), inside the action space's bounds."""
+    def act(self, obs: Tensor, skill: Tensor, *, explore: bool, rng: Generator) -> Acted:
+        """Actions for observations (N, *obs) and skills (N, K), inside the action space's bounds; K is mostly 0."""
 
     @abc.abstractmethod
     def update(
         self, batch: Transitions, streams: Sequence[Stream], extras: Extras, *, rng: Generator, step: int
     ) -> Metrics:
-        """Learn from one rollout and the rewards given for it. `extras` is what `act` noted, and `last_obs`."""
+        """Learn from one rollout and the rewards given for it.
+
+        `extras` is what `act` noted, and the observations and skills the next rollout begins with.
+        """
 
     @abc.abstractmethod
     def train_state(self) -> State:

@@ -88,6 +88,8 @@ class PPOConfig:
 class PPO(Agent):
     """Clipped policy gradient over rollouts."""
 
+    takes_skills = True
+
     def __init__(self, cfg: PPOConfig, spaces: Spaces, streams: Sequence[str]) -> None:
         super().__init__(cfg, spaces, streams)
         self.cfg, self.stream_names = cfg, tuple(streams)
@@ -98,10 +100,11 @@ class PPO(Agent):
         if self.pixels:
             trunk = nn.Sequential(ConvTrunk(spaces.obs.shape, cfg.features, cfg.trunk), nn.ReLU())
             self.policy_body = self.value_body = trunk
-            width = cfg.features
+            # A skill joins an image where the image has become features.
+            width = cfg.features + spaces.skill
         else:
             width = cfg.hidden
-            sizes = (spaces.obs.size, width, width)
+            sizes = (spaces.obs.size + spaces.skill, width, width)
             self.policy_body, self.value_body = (
                 nn.Sequential(init_orthogonal(mlp(sizes), math.sqrt(2)), nn.Tanh()) for _ in range(2)
             )
@@ -111,9 +114,9 @@ class PPO(Agent):
         self.optimizer = torch.optim.Adam(self.parameters(), lr=cfg.learning_rate, eps=1e-5)  # eps: CleanRL
 
     @torch.no_grad()
-    def act(self, obs: Tensor, *, explore: bool, rng: Generator) -> Acted:
+    def act(self, obs: Tensor, skill: Tensor, *, explore: bool, rng: Generator) -> Acted:
         """Sampled (or most likely) actions, with their log-probabilities and the state's values."""
-        parameters, value = self._forward(obs)
+        parameters, value = self._forward(obs, skill)
         sample = self.head.sample(parameters, explore=explore, rng=rng)
         noted = {"sample": sample, "log_prob": self.head.log_prob(parameters, sample), "value": value}
         return Acted(self.head.action(sample), noted)
@@ -142,10 +145,10 @@ class PPO(Agent):
     def advantages(self, batch: Transitions, streams: Sequence[Stream], extras: Extras) -> tuple[Tensor, Tensor]:
         """The policy's advantage (T, N) and every head's target (T, N, H), from the rewards given."""
         value = extras["value"]  # (T, N, H)
-        follow = torch.cat([value[1:], self._value(extras["last_obs"]).unsqueeze(0)])
+        follow = torch.cat([value[1:], self._value(extras["last_obs"], extras["last_skill"]).unsqueeze(0)])
         successor = follow.clone()
         ended = batch.ended | (torch.arange(value.shape[0], device=value.device) == value.shape[0] - 1).unsqueeze(-1)
-        successor[ended] = self._value(batch.next_obs[ended])
+        successor[ended] = self._value(batch.next_obs[ended], batch.skill[ended])
         mixed, targets = torch.zeros_like(batch.reward), []
         for head, stream in enumerate(streams):
             endless = self.cfg.int_ignore_done if stream.name == "intrinsic" else self.cfg.ignore_done
@@ -169,7 +172,7 @@ class PPO(Agent):
     def _minibatch(self, batch: Transitions, extras: Extras, advantage: Tensor, target: Tensor, envs: Tensor) -> Tensor:
         rows = batch.valid[:, envs]
         gain = advantage[:, envs][rows]
-        parameters, value = self._forward(batch.obs[:, envs][rows])
+        parameters, value = self._forward(batch.obs[:, envs][rows], batch.skill[:, envs][rows])
         log_ratio = self.head.log_prob(parameters, extras["sample"][:, envs][rows]) - extras["log_prob"][:, envs][rows]
         ratio = log_ratio.exp()
         clipped = ratio.clamp(1 - self.cfg.clip, 1 + self.cfg.clip)
@@ -183,15 +186,21 @@ class PPO(Agent):
             outside = ((ratio - 1).abs() > self.cfg.clip).float().mean()
             return torch.stack([policy_loss, value_loss, entropy, kl, outside])
 
-    def _forward(self, obs: Tensor) -> tuple[Tensor, Tensor]:
-        seen = self._input(obs)
-        features = self.policy_body(seen)
-        value_features = features if self.pixels else self.value_body(seen)
+    def _forward(self, obs: Tensor, skill: Tensor) -> tuple[Tensor, Tensor]:
+        features = self._features(self.policy_body, obs, skill)
+        value_features = features if self.pixels else self._features(self.value_body, obs, skill)
         return self.head(features), self.value_head(value_features)
 
-    def _value(self, obs: Tensor) -> Tensor:
-        value: Tensor = self.value_head(self.value_body(self._input(obs)))
+    def _value(self, obs: Tensor, skill: Tensor) -> Tensor:
+        value: Tensor = self.value_head(self._features(self.value_body, obs, skill))
         return value
+
+    def _features(self, body: nn.Module, obs: Tensor, skill: Tensor) -> Tensor:
+        seen = self._input(obs)
+        if self.pixels:
+            return torch.cat([body(seen), skill], -1)
+        features: Tensor = body(torch.cat([seen, skill], -1))
+        return features
 
     def _input(self, obs: Tensor) -> Tensor:
         if self.cfg.normalize_obs:

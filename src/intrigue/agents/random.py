@@ -34,12 +34,14 @@ class RandomConfig:
 class RandomAgent(Agent):
     """Acts uniformly, never learns."""
 
+    takes_skills = True  # asked for anything, it does what it always does
+
     def __init__(self, cfg: RandomConfig, spaces: Spaces, streams: Sequence[str]) -> None:
         super().__init__(cfg, spaces, streams)
         self.spec = spaces.action
         self.rollout_steps = cfg.rollout_steps
 
-    def act(self, obs: Tensor, *, explore: bool, rng: Generator) -> Acted:
+    def act(self, obs: Tensor, skill: Tensor, *, explore: bool, rng: Generator) -> Acted:
         """One uniform action per environment."""
         return Acted(random_actions(self.spec, obs.shape[0], rng), {})
 

@@ -4,11 +4,14 @@ A reward splits into three, so that nothing both computes and changes:
 
     score    raw novelty of each transition, (T, N); pure: no gradient, no counter, no memory moves
     loss     what its models should minimise on a batch; differentiable
-    observe  the only mutator: memories, counts, queues
+    observe  the only mutator: memories, counts, queues, running statistics
 
 `Curiosity` is the only caller and fixes the order: score with the models as they are, then learn, then observe. The
 batch it hands over is prepared: observations normalised to float32, actions as network inputs (one-hot classes or
 numbers), both with leading axes (T, N). Scale, coefficients and clipping are not a reward's business.
+
+A reward of several parts gives them by name from `score_parts`; they are logged, and come back to `observe`. Every
+encoding a reward makes goes once through `self.noise`, so that any reward can be tested under disturbance.
 
 A new reward is one file: a frozen dataclass of settings, and one class under `@register_reward`.
 """
@@ -21,28 +24,50 @@ from typing import Any, ClassVar
 import torch
 from torch import Generator, Tensor, nn
 
+from intrigue.noise import FeatureNoise
+from intrigue.skills import SkillSpec
 from intrigue.spaces import Spaces
-from intrigue.types import Transitions
+from intrigue.types import Parts, Transitions
 
 
 class IntrinsicReward(nn.Module, abc.ABC):
     """A bonus for what is new. Final classes take `(cfg, spaces)`."""
 
     needs_order: ClassVar[bool] = False
-    """True: the batch must be whole rollouts in time order; such a reward refuses shuffled replay."""
+    """True: `score` and `observe` take whole rollouts in time order; such a reward refuses shuffled replay."""
+
+    signed: ClassVar[bool] = False
+    """True: the bonus may be negative (log-ratios, projections)."""
 
     @abc.abstractmethod
     def __init__(self, cfg: Any, spaces: Spaces) -> None:
         super().__init__()
+        self.noise = FeatureNoise()
+
+    @classmethod
+    def refusal(cls, cfg: Any, spaces: Spaces) -> str | None:
+        """Why this reward cannot serve these spaces with these settings, and what to use instead; None if it can."""
+        del cfg, spaces
+        return None
+
+    @classmethod
+    def skills(cls, cfg: Any) -> SkillSpec | None:
+        """The skills a policy must be asked to follow under this reward; None for most rewards."""
+        del cfg
+        return None
 
     @abc.abstractmethod
     def score(self, batch: Transitions) -> Tensor:
         """Raw bonus of each transition, (T, N). Called without gradient; must not change anything."""
 
+    def score_parts(self, batch: Transitions) -> tuple[Tensor, Parts]:
+        """The bonus and what it was made of, each (T, N); a reward of one part has no parts."""
+        return self.score(batch), {}
+
     def loss(self, batch: Transitions, rng: Generator) -> Tensor:
-        """What the reward's models minimise, a scalar. Zero where there is nothing to learn."""
+        """What the reward's models minimise on rows (1, B) in any order, a scalar. Zero where nothing is learned."""
         return torch.zeros((), device=batch.reward.device)
 
-    def observe(self, batch: Transitions) -> None:
-        """Let the batch into memories and counts; called once per batch, after learning."""
+    def observe(self, batch: Transitions, parts: Parts) -> None:
+        """Let the batch into memories and counts; called once per batch, after learning, with what was scored."""
         return

@@ -31,13 +31,13 @@ from torch import Generator, Tensor
 
 from intrigue.features import StateFeatures
 from intrigue.fields import NonNegativeInt, PositiveFraction, PositiveInt
+from intrigue.forward_models import ForwardModels
 from intrigue.neighbours import RingMemory, nearest_rows
-from intrigue.networks import DynamicsEnsemble
 from intrigue.nuclear import nuclear_floor, nuclear_norm, nuclear_score
 from intrigue.rewards.base import IntrinsicReward
 from intrigue.rewards.registry import register_reward
 from intrigue.spaces import Spaces
-from intrigue.types import Transitions
+from intrigue.types import Parts, Transitions
 
 CITATION = """@article{chen2022nnm,
   title   = {Nuclear Norm Maximization Based Curiosity-Driven Learning},
@@ -79,16 +79,21 @@ class NuclearNorm(IntrinsicReward):
         width = self.features.width
         # knn with a frozen encoder has nothing to predict; the ICM trunk needs one forward model to learn from.
         members = {"ensemble": cfg.n, "knn": 1 if cfg.encoder == "icm" else 0}[cfg.source]
-        self.models = DynamicsEnsemble(members, width, spaces.action.width, cfg.hidden, cfg.blocks) if members else None
+        sizes = {"hidden": cfg.hidden, "blocks": cfg.blocks}
+        actions, keep = spaces.action.width, cfg.keep
+        self.models = (
+            ForwardModels(members, self.features, actions, self.noise, keep=keep, **sizes) if members else None
+        )
         self.memory = RingMemory(cfg.memory, width) if cfg.source == "knn" and cfg.memory else None
 
     def score(self, batch: Transitions) -> Tensor:
         """The bonus of each transition, (T, N)."""
         if self.cfg.source == "ensemble":
-            rows = self._predict(self.features(batch.obs), batch.action)  # (T, N, n, m)
+            assert self.models is not None
+            rows = self.models(self.features(batch.obs), batch.action)  # (T, N, n, m)
             center = rows.double().mean(-2, keepdim=True)
         else:
-            rows = self._neighbourhood(self.features(getattr(batch, self.cfg.neighbours_of)))
+            rows = self._neighbourhood(self.noise(self.features(getattr(batch, self.cfg.neighbours_of))))
             center = rows[..., :1, :].double()
         match self.cfg.form:
             case "ratio":
@@ -99,37 +104,20 @@ class NuclearNorm(IntrinsicReward):
                 return (nuclear_norm(rows.double() - center) / math.sqrt(rows.shape[-1])).to(rows.dtype)
 
     def loss(self, batch: Transitions, rng: Generator) -> Tensor:
-        """Mean squared error of each member on its share of the samples, plus the encoder's own loss."""
-        if self.models is None and self.features.inverse is None:
-            return torch.zeros((), device=batch.reward.device)
-        here, there = self.features(batch.obs), self.features(batch.next_obs)
-        total = self.features.inverse_loss(here, there, batch.action)
-        if self.models is None:
-            return total
-        if self.cfg.encoder != "icm":
-            here, there = here.detach(), there.detach()
-        error: Tensor = (self._predict(here, batch.action) - there.unsqueeze(-2)).square().mean(-1)  # (T, N, n)
-        kept = torch.rand(error.shape, generator=rng, device=error.device) < self.cfg.keep
-        share = (error * kept / self.cfg.keep).mean(dim=(0, 1))  # unbiased: a dropped sample is made up for by the kept
-        loss: Tensor = total + share.sum()
-        return loss
+        """The models' loss on their shares of the samples and the encoder's own; zero where neither learns."""
+        if self.models is not None:
+            return self.models.loss(batch, rng)
+        return self.features.inverse_loss_of(batch)
 
     @torch.no_grad()
-    def observe(self, batch: Transitions) -> None:
+    def observe(self, batch: Transitions, parts: Parts) -> None:
         """Remember every `memory_stride`-th valid state."""
         if self.memory is not None:
-            encoded = self.features(getattr(batch, self.cfg.neighbours_of))  # (T, N, m)
+            encoded = self.noise(self.features(getattr(batch, self.cfg.neighbours_of)))  # (T, N, m)
             time, envs = (torch.arange(size, device=encoded.device) for size in encoded.shape[:2])
             # Diagonals of (T, N), so that every environment is remembered whatever the stride.
             diagonal = (time.unsqueeze(-1) + envs) % self.cfg.memory_stride == 0
             self.memory.add(encoded[diagonal & batch.valid])
-
-    def _predict(self, features: Tensor, action: Tensor) -> Tensor:  # (T, N, n, m)
-        assert self.models is not None
-        lead = features.shape[:-1]
-        predicted = self.models(features.flatten(0, -2), action.flatten(0, -2))  # (n, B, m)
-        out: Tensor = predicted.movedim(0, 1).unflatten(0, lead)
-        return out
 
     def _neighbourhood(self, encoded: Tensor) -> Tensor:  # (T, N, n, m)
         """Each state's encoding followed by its n − 1 nearest, or as many as there are."""

@@ -54,7 +54,7 @@ class RND(IntrinsicReward):
         self.predictor = nn.Sequential(trunk, nn.ReLU(), head)
 
     def _error(self, batch: Transitions) -> Tensor:  # (T, N)
-        wanted = self.target(batch.next_obs)
+        wanted = self.noise(self.target(batch.next_obs))
         error: Tensor = (self.predictor(batch.next_obs) - wanted).square().mean(-1)
         return error
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +16,10 @@ from intrigue.collect import Collector
 from intrigue.config import RunConfig
 from intrigue.curiosity import Curiosity
 from intrigue.envs.pool import Pool, make_pool
-from intrigue.errors import ConfigError
+from intrigue.errors import ConfigError, Problem
 from intrigue.rng import Streams, seeded_construction
+from intrigue.skills import SkillCourse, SkillSpec
+from intrigue.spaces import Spaces
 from intrigue.state import State
 
 
@@ -76,15 +79,34 @@ def assemble(cfg: RunConfig, pool: Pool, device: torch.device) -> Parts:
     seed = cfg.run.seed
     names = ("extrinsic", "intrinsic") if cfg.curiosity.streams == "two" else ("total",)
     entry = AGENTS.get(cfg.agent_name)
-    with seeded_construction(seed, f"init/agent/{cfg.agent_name}"):
-        agent = entry.cls(entry.config(**{**entry.defaults, **cfg.agent_options}), pool.spaces, names).to(device)
     curiosity = Curiosity.from_config(
         cfg.reward_name, cfg.reward_options, cfg.curiosity, pool.spaces, device=device, seed=seed
     )
+    check_pair(cfg, entry.cls, curiosity)
+    spaces = with_skills(pool.spaces, curiosity.skills)
+    with seeded_construction(seed, f"init/agent/{cfg.agent_name}"):
+        agent = entry.cls(entry.config(**{**entry.defaults, **cfg.agent_options}), spaces, names).to(device)
+    streams = Streams(seed, device)
+    course = SkillCourse(curiosity.skills, pool.num_envs, streams["skill"])
     return Parts(
-        collector=Collector(pool, agent.rollout_steps, device),
+        collector=Collector(pool, agent.rollout_steps, device, course),
         agent=agent,
-        warm_up_agent=RandomAgent(RandomConfig(agent.rollout_steps), pool.spaces, names),
+        warm_up_agent=RandomAgent(RandomConfig(agent.rollout_steps), spaces, names),
         curiosity=curiosity,
-        streams=Streams(seed, device),
+        streams=streams,
     )
+
+
+def check_pair(cfg: RunConfig, agent: type[Agent], curiosity: Curiosity) -> None:
+    """Refuse a reward and an agent that do not go together."""
+    if curiosity.skills is not None and not agent.takes_skills:
+        text = f"{cfg.reward_name!r} asks the policy for skills, which agent {cfg.agent_name!r} does not take. Use ppo."
+        raise ConfigError([Problem("agent", text)])
+    if curiosity.reward.needs_order and agent.feed == "replay":
+        text = f"{cfg.reward_name!r} follows episodes in order, which replay of agent {cfg.agent_name!r} does not keep."
+        raise ConfigError([Problem("reward", f"{text} Use ppo, or a reward without an episodic memory.")])
+
+
+def with_skills(spaces: Spaces, skills: SkillSpec | None) -> Spaces:
+    """The spaces a policy sees under a reward with these skills."""
+    return dataclasses.replace(spaces, skill=skills.width if skills else 0)

@@ -10,11 +10,14 @@ import torch
 from intrigue.agents.registry import AGENTS
 from intrigue.config import flatten_json, resolve
 from intrigue.envs.make import make_env
+from intrigue.rewards.registry import REWARDS
 from intrigue.rng import Streams
 from intrigue.run import checkpoint
 from intrigue.run.folder import RunFolder, read_config
 from intrigue.seeds import derive_seed
+from intrigue.skills import SkillCourse
 from intrigue.spaces import Array, make_spaces
+from intrigue.training.build import with_skills
 
 
 @dataclass
@@ -35,19 +38,26 @@ def play(folder: RunFolder, episodes: int, *, seed: int, greedy: bool, film: boo
     try:
         spaces = make_spaces(env.info.obs_space, env.info.action_space)
         names = ("extrinsic", "intrinsic") if cfg.curiosity.streams == "two" else ("total",)
-        agent = entry.cls(entry.config(**{**entry.defaults, **cfg.agent_options}), spaces, names)
+        reward = REWARDS.get(cfg.reward_name)
+        skills = reward.cls.skills(reward.config(**{**reward.defaults, **cfg.reward_options}))
+        agent_cfg = entry.config(**{**entry.defaults, **cfg.agent_options})
+        agent = entry.cls(agent_cfg, with_skills(spaces, skills), names)
         agent.load_train_state(saved.state["agent"])
-        rng = Streams(derive_seed(seed, "eval"))["eval"]
+        streams = Streams(derive_seed(seed, "eval"))
+        course = SkillCourse(skills, 1, streams["skill"])
         played = Played()
         for episode in range(episodes):
             obs, total, length, ended = env.reset(derive_seed(seed, "eval", episode)), 0.0, 0, False
+            course.start()
             while not ended:
                 if film and episode == 0 and (frame := env.render()) is not None:
                     played.frames.append(frame)
-                acted = agent.act(torch.from_numpy(np.array(obs)).unsqueeze(0), explore=not greedy, rng=rng)
+                seen = torch.from_numpy(np.array(obs)).unsqueeze(0)
+                acted = agent.act(seen, course.current, explore=not greedy, rng=streams["eval"])
                 step = env.step(acted.action[0].numpy())
                 obs, total, length = step.obs, total + step.reward, length + 1
                 ended = step.terminated or step.truncated
+                course.advance(torch.tensor([ended]))
             played.returns.append(total)
             played.lengths.append(length)
         return played
