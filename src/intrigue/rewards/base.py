@@ -19,7 +19,7 @@ A new reward is one file: a frozen dataclass of settings, and one class under `@
 from __future__ import annotations
 
 import abc
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Generator, Tensor, nn
@@ -33,10 +33,12 @@ from intrigue.types import Parts, Transitions
 class IntrinsicReward(nn.Module, abc.ABC):
     """A bonus for what is new. Final classes take `(cfg, spaces)`."""
 
-    needs_order: ClassVar[bool] = False
-    """True: `score` and `observe` take whole rollouts in time order; such a reward refuses shuffled replay."""
+    needs_order: bool = False
+    """True: `score` and `observe` take whole rollouts in time order; such a reward refuses shuffled replay.
 
-    signed: ClassVar[bool] = False
+    Most classes write `needs_order = True`; one whose settings decide sets it on the instance. So with `signed`."""
+
+    signed: bool = False
     """True: the bonus may be negative (log-ratios, projections)."""
 
     @abc.abstractmethod
