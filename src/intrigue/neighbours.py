@@ -1,16 +1,31 @@
-"""Exact nearest neighbours in chunks, and a ring memory of past rows.
+"""Exact nearest neighbours in chunks, their distances, and a ring memory of past rows.
 
-Distances come from the squared-norm expansion, so no (B, M, D) tensor is ever made; a chunk holds at most
-`CHUNK_ELEMENTS` distances. The expansion rounds in float32: it picks the neighbours, callers measure the true offsets.
+The squared-norm expansion picks the neighbours, so no (B, M, D) tensor is ever made; true offsets measure them. A chunk
+holds at most `CHUNK_ELEMENTS` numbers, whatever the sizes.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 # 2^24 float32 distances = 64 MiB at a time.
 CHUNK_ELEMENTS = 1 << 24
+# Rows picked beyond k before the true distances decide: the expansion rounds, so the k-th and the next may be swapped.
+SLACK = 4
+
+Own = Literal["no", "count", "skip"]
+
+
+class Nearest(NamedTuple):
+    """The k nearest of each query, nearest first; `found` is False where there were fewer than k candidates."""
+
+    distance: Tensor  # (B, k)  0 where not found
+    found: Tensor  # (B, k)  bool
+    row: Tensor  # (B, k)  which candidate; meaningless where not found
 
 
 def nearest_rows(query: Tensor, memory: Tensor, k: int, *, skip_self: bool = False) -> Tensor:
@@ -18,18 +33,63 @@ def nearest_rows(query: Tensor, memory: Tensor, k: int, *, skip_self: bool = Fal
 
     `skip_self`: row i of the query is row i of the memory and does not count as its own neighbour.
     """
+    parts = _picked(query, memory, k, "skip" if skip_self else "no", None, max(1, memory.shape[0]))
+    picked = [index for _, index in parts]
+    return torch.cat(picked) if picked else torch.empty(0, k, dtype=torch.long, device=query.device)
+
+
+def knn_distances(
+    query: Tensor, candidates: Tensor, k: int, *, own: Own = "no", allowed: Tensor | None = None
+) -> Nearest:
+    """Euclidean distances from each row of `query` (B, D) to its k nearest rows of `candidates` (M, D).
+
+    `own`: row i of the query is row i of the candidates, and counts as its own neighbour at distance 0 or is skipped.
+    `allowed` (M,): candidates that are False are nobody's neighbours.
+    """
+    count, width = candidates.shape
+    take = min(k + SLACK, count)
+    distances, founds, indices = [query.new_zeros(0, k)], [], []
+    # Distances of a row depend on differences alone; without the common offset the expansion rounds less.
+    center = candidates.mean(0) if count else 0.0
+    for rows, index in _picked(query - center, candidates - center, take, own, allowed, max(1, count, take * width)):
+        offset = candidates[index] - query[rows].unsqueeze(1)  # (b, take, D)
+        found = torch.ones_like(index, dtype=torch.bool) if allowed is None else allowed[index]
+        if own == "skip":
+            found = found & (index != torch.arange(rows.start, rows.stop, device=index.device).unsqueeze(-1))
+        true = torch.linalg.vector_norm(offset, dim=-1)
+        true, order = true.masked_fill(~found, torch.inf).sort(dim=-1)
+        found, index = (_columns(each.gather(-1, order), k) for each in (found, index))
+        distances.append(_columns(true, k).where(found, 0))
+        founds.append(found)
+        indices.append(index)
+    if not founds:
+        empty = torch.empty(0, k, dtype=torch.long, device=query.device)
+        return Nearest(distances[0], empty.bool(), empty)
+    return Nearest(torch.cat(distances), torch.cat(founds), torch.cat(indices))
+
+
+def _picked(
+    query: Tensor, memory: Tensor, k: int, own: Own, allowed: Tensor | None, row_elements: int
+) -> Iterator[tuple[slice, Tensor]]:
+    """Chunks of the query and the indices (b, k) of their nearest rows by the expansion, nearest first."""
     norms = memory.square().sum(-1)  # (M,)
-    rows = max(1, CHUNK_ELEMENTS // max(1, memory.shape[0]))
-    picked = []
-    for start in range(0, query.shape[0], rows):
-        part = query[start : start + rows]
+    if allowed is not None:
+        norms = norms.masked_fill(~allowed, torch.inf)
+    size = max(1, CHUNK_ELEMENTS // row_elements)
+    for start in range(0, query.shape[0], size):
+        part = query[start : start + size]
         # ‖q‖² is the same for every candidate of a row, so it cannot change their order.
         distance = torch.addmm(norms, part, memory.mT, alpha=-2)  # (b, M)
-        if skip_self:
-            own = torch.arange(part.shape[0], device=query.device)
-            distance[own, own + start] = torch.inf
-        picked.append(distance.topk(k, largest=False).indices)
-    return torch.cat(picked) if picked else torch.empty(0, k, dtype=torch.long, device=query.device)
+        if own != "no":
+            mine = torch.arange(part.shape[0], device=query.device)
+            # Rounding could put a close other row before the row itself; -inf keeps the row first.
+            distance[mine, mine + start] = torch.inf if own == "skip" else -torch.inf
+        yield slice(start, start + part.shape[0]), distance.topk(k, largest=False).indices
+
+
+def _columns(rows: Tensor, k: int) -> Tensor:
+    """Exactly k columns: the first ones, or with zeros (False) after them."""
+    return nn.functional.pad(rows[:, :k], (0, max(0, k - rows.shape[1])))
 
 
 class RingMemory(nn.Module):

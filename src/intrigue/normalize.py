@@ -7,6 +7,8 @@ Moments merge batch by batch (Chan et al. 1979), in float64 so that long runs do
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor, nn
 
@@ -15,6 +17,21 @@ from intrigue.returns import discounted_sums
 # openai/baselines' RunningMeanStd starts as if it had seen 1e-4 samples of mean 0 and variance 1.
 PRIOR_COUNT = 1e-4
 EPSILON = 1e-8
+
+
+class Moments(NamedTuple):
+    """Size, mean and variance of a sample, in float64."""
+
+    size: Tensor
+    mean: Tensor
+    var: Tensor
+
+    def merged(self, other: Moments) -> Moments:
+        """The moments of both samples together; this one must not be empty."""
+        total = self.size + other.size
+        shift = other.mean - self.mean
+        spread = self.var * self.size + other.var * other.size + shift.square() * self.size * other.size / total
+        return Moments(total, self.mean + shift * other.size / total, spread / total)
 
 
 class RunningMoments(nn.Module):
@@ -35,16 +52,20 @@ class RunningMoments(nn.Module):
     def observe(self, values: Tensor) -> None:
         """Merge a batch: any leading axes, then `shape`."""
         rows = values.reshape(-1, *self.shape).to(torch.float64)
-        added = rows.shape[0]
-        if added == 0:
+        if rows.shape[0] == 0:
             return
-        mean, var = rows.mean(0), rows.var(0, unbiased=False)
-        total = self.count + added
-        shift = mean - self.mean
-        spread = self.var * self.count + var * added + shift.square() * self.count * added / total
-        self.mean.copy_(self.mean + shift * added / total)
-        self.var.copy_(spread / total)
-        self.count.copy_(total)
+        added = torch.full_like(self.count, rows.shape[0])
+        self.commit(self.moments().merged(Moments(added, rows.mean(0), rows.var(0, unbiased=False))))
+
+    def moments(self) -> Moments:
+        """What has been observed so far."""
+        return Moments(self.count, self.mean, self.var)
+
+    @torch.no_grad()
+    def commit(self, moments: Moments) -> None:
+        """Take over moments that were merged outside, for scores that already counted their own batch."""
+        for held, given in zip(self.moments(), moments, strict=True):
+            held.copy_(given)
 
     def std(self) -> Tensor:
         """Standard deviation, never exactly zero."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
+import numpy as np
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from intrigue import neighbours
-from intrigue.neighbours import RingMemory, nearest_rows
+from intrigue.neighbours import RingMemory, knn_distances, nearest_rows
 
 
 @settings(max_examples=50, deadline=None)
@@ -38,3 +41,39 @@ def test_ring_memory_keeps_the_newest():
     assert sorted(memory.filled().squeeze(-1).tolist()) == [7.0, 8.0, 20.0, 21.0, 22.0]
     memory.add(torch.arange(100, 112, dtype=torch.float32).unsqueeze(-1))
     assert sorted(memory.filled().squeeze(-1).tolist()) == [107.0, 108.0, 109.0, 110.0, 111.0]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    queries=st.integers(0, 12),
+    rows=st.integers(0, 12),
+    k=st.integers(1, 6),
+    own=st.sampled_from(["no", "count", "skip"]),
+    chunk=st.sampled_from([1, 30, 1 << 24]),
+    offset=st.sampled_from([0.0, 300.0]),
+    seed=st.integers(0, 2**16),
+)
+def test_distances_are_those_of_brute_force(queries, rows, k, own, chunk, offset, seed):
+    """In float32, far from the origin too; fewer than k candidates leave the rest not found."""
+    rng = np.random.default_rng(seed)
+    memory = (rng.normal(size=(rows, 3)) + offset).astype(np.float32)
+    query = memory[:queries] if own != "no" else (rng.normal(size=(queries, 3)) + offset).astype(np.float32)
+    allowed = rng.random(rows) < 0.8
+    with patch.object(neighbours, "CHUNK_ELEMENTS", chunk):
+        near = knn_distances(*map(torch.from_numpy, (query, memory)), k, own=own, allowed=torch.from_numpy(allowed))
+    assert near.distance.shape == near.found.shape == near.row.shape == (len(query), k)
+    for row, state in enumerate(query.astype(np.float64)):
+        kept = [i for i in range(rows) if allowed[i] and not (own == "skip" and i == row)]
+        wanted = sorted(float(np.linalg.norm(memory[i].astype(np.float64) - state)) for i in kept)[:k]
+        found = near.found[row].numpy()
+        assert found.tolist() == [True] * len(wanted) + [False] * (k - len(wanted))
+        np.testing.assert_allclose(near.distance[row].numpy(), wanted + [0.0] * (k - len(wanted)), atol=1e-4)
+        assert set(near.row[row].numpy()[found].tolist()) <= set(kept)
+
+
+def test_a_row_finds_itself_among_near_duplicates():
+    """The expansion alone would lose the row itself in the rounding of long vectors."""
+    rows = 100 + 1e-4 * torch.randn(300, 64, generator=torch.Generator().manual_seed(0))
+    near = knn_distances(rows, rows, 1, own="count")
+    assert torch.equal(near.row.squeeze(-1), torch.arange(300))
+    assert torch.equal(near.distance, torch.zeros(300, 1))
