@@ -26,6 +26,7 @@ from intrigue.errors import ConfigError, Problem, unknown_name
 from intrigue.fields import NonNegativeInt, PositiveInt
 from intrigue.registry import Declaration, Registry
 from intrigue.rewards.registry import REWARDS
+from intrigue.rewards_expression import HINT, MIX, as_reward
 from intrigue.schema import check_fields, fields_of, shown
 
 SCHEMA = 1
@@ -95,7 +96,8 @@ class RunConfig:
 def resolve(*layers: Mapping[str, Any]) -> RunConfig:
     """The run that these layers describe, later ones winning. Raises ConfigError with every problem found.
 
-    A layer is flat: `{"env": "rooms", "reward": "nnm", "reward.form": "floor", "steps": 1000}`.
+    A layer is flat: `{"env": "rooms", "reward": "nnm", "reward.form": "floor", "steps": 1000}`. A reward may be an
+    expression, `0.5*nnm + rnd`.
     """
     problems: list[Problem] = []
     values: dict[str, dict[str, Any]] = {section: {} for section in (*NAMED, *PLAIN)}
@@ -107,10 +109,13 @@ def resolve(*layers: Mapping[str, Any]) -> RunConfig:
                 continue
             if not isinstance(chosen, str):
                 problems.append(Problem(section, f"{shown(chosen)} is not a name. See `intrigue list {section}s`."))
-            elif chosen != names[section]:
+                continue
+            chosen, given = as_reward(chosen) if section == "reward" else (chosen, {})
+            if chosen != names[section]:
                 if not _same_fields(section, names[section], chosen):
                     values[section] = {}
                 names[section] = chosen
+            values[section].update(given)
         problems += _sort_into(values, layer)
     problems += _check_sections(names, values)
     if problems:
@@ -188,7 +193,8 @@ def _check_sections(names: Mapping[str, str], values: dict[str, dict[str, Any]])
             problems += error.problems
             continue
         defaults = {key: declared.default(key) for key in declared.hints()}
-        good, wrong = check_fields(declared.hints(), values[section], section)
+        hint = HINT if (section, name) == ("reward", MIX) else ""
+        good, wrong = check_fields(declared.hints(), values[section], section, hint)
         problems += wrong
         values[section] = {**defaults, **good}
         configs[section] = declared.config(**values[section])

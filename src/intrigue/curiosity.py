@@ -36,7 +36,8 @@ from intrigue.types import Metrics, RewardStep, Stream, Transitions
 class Curiosity(nn.Module):
     """A bonus with its models, optimiser, statistics and coefficients.
 
-    `options` are fields of `CuriosityConfig` and of the reward's own settings, by name.
+    `reward` is a name or an expression of names, `0.5*nnm + rnd`. `options` are fields of `CuriosityConfig` and of the
+    reward's own settings, by name.
     """
 
     def __init__(
@@ -52,10 +53,10 @@ class Curiosity(nn.Module):
         **options: Any,
     ) -> None:
         super().__init__()
-        cfg, reward_options = split_options(reward, {"int_coef": int_coef, "ext_coef": ext_coef, **options})
+        name, cfg, reward_options = split_options(reward, {"int_coef": int_coef, "ext_coef": ext_coef, **options})
         self._obs_codec: ObsCodec | None = ObsCodec(obs_space)
         self._action_codec: ActionCodec | None = ActionCodec(action_space)
-        self._assemble(reward, reward_options, cfg, Spaces(self._obs_codec.spec, self._action_codec.spec), device, seed)
+        self._assemble(name, reward_options, cfg, Spaces(self._obs_codec.spec, self._action_codec.spec), device, seed)
 
     @classmethod
     def from_config(

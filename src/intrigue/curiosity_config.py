@@ -61,22 +61,27 @@ def problems(cfg: Mapping[str, Any]) -> list[Problem]:
     return found
 
 
-def split_options(reward: str, options: Mapping[str, Any]) -> tuple[CuriosityConfig, dict[str, Any]]:
-    """Keyword options sorted into curiosity's and the reward's, all wrong ones reported together."""
+def split_options(reward: str, options: Mapping[str, Any]) -> tuple[str, CuriosityConfig, dict[str, Any]]:
+    """The reward's name, and keyword options sorted into curiosity's and its own; all wrong ones reported together."""
     from intrigue.rewards.registry import REWARDS
+    from intrigue.rewards_expression import HINT, MIX, as_reward, problems_of
     from intrigue.schema import check_fields, fields_of
 
     own = fields_of(CuriosityConfig)
-    declaration = REWARDS.declaration(reward)
-    theirs = declaration.hints()
+    reward, given = as_reward(reward)
+    options = {**given, **options}
+    theirs = REWARDS.declaration(reward).hints()
     unknown = [name for name in options if name not in own and name not in theirs]
-    wrong = [Problem(name, unknown_name(name, [*own, *theirs])) for name in unknown]
+    hint = HINT if reward == MIX else ""
+    wrong = [Problem(name, unknown_name(name, [*own, *theirs], hint)) for name in unknown]
     mine, mine_wrong = check_fields(own, {k: v for k, v in options.items() if k in own}, "")
     rest, rest_wrong = check_fields(theirs, {k: v for k, v in options.items() if k in theirs}, "")
     wrong += mine_wrong + rest_wrong
+    if reward == MIX and "expression" in rest:
+        wrong += [Problem("reward", message) for message in problems_of(rest["expression"])]
     if not wrong:
         cfg = CuriosityConfig(**mine)
         wrong += problems(dataclasses.asdict(cfg))
         if not wrong:
-            return cfg, rest
+            return reward, cfg, rest
     raise ConfigError(wrong)

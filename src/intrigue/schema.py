@@ -24,15 +24,15 @@ def fields_of(config: type[Any], namespace: Mapping[str, Any] | None = None) -> 
 
 
 def check_fields(
-    fields: Mapping[str, Any], values: Mapping[str, Any], section: str
+    fields: Mapping[str, Any], values: Mapping[str, Any], section: str, hint: str = ""
 ) -> tuple[dict[str, Any], list[Problem]]:
-    """The values converted to their fields' types, and what is wrong with the others."""
+    """The values converted to their fields' types, and what is wrong with the others; `hint` follows unknown names."""
     good: dict[str, Any] = {}
     wrong: list[Problem] = []
     for name, value in values.items():
         path = f"{section}.{name}" if section else name
         if name not in fields:
-            wrong.append(Problem(path, unknown_name(name, fields)))
+            wrong.append(Problem(path, unknown_name(name, fields, hint)))
             continue
         try:
             good[name] = convert(fields[name], value)

@@ -18,7 +18,12 @@ from intrigue.skills import SkillSpec
 from intrigue.spaces import Spaces
 from intrigue.types import Transitions
 
-SMALL = {"feature_dim": 8, "hidden": 8, "blocks": 1}
+SMALL = {
+    "feature_dim": 8,
+    "hidden": 8,
+    "blocks": 1,
+    "expression": "0.5*nnm(feature_dim=8, hidden=8, blocks=1) + schedule(rnd(feature_dim=8, hidden=8), 1, 0, 100)",
+}
 NAMES = REWARDS.names()
 # Every name with each of its variants; the ones without variants once.
 CASES = [
@@ -28,7 +33,7 @@ CASES = [
 ]
 
 
-def small_options(name: str) -> dict[str, int]:
+def small_options(name: str) -> dict[str, object]:
     """The reward's own settings, with every network made small."""
     fields = REWARDS.declaration(name).hints()
     return {key: value for key, value in SMALL.items() if key in fields}

@@ -13,6 +13,7 @@ from intrigue.cli.overrides import Arguments
 from intrigue.config import DEFAULT_NAMES, PLAIN, declaration_of
 from intrigue.errors import ConfigError
 from intrigue.registry import EmptyConfig, field_notes
+from intrigue.rewards_expression import as_reward
 from intrigue.schema import describe, fields_of
 
 USAGE = """usage: intrigue train [ENV] [options] [--section.field VALUE ...]
@@ -21,7 +22,8 @@ Train a curious agent and keep the run in a folder.
 
   ENV                     rooms (default), chain, noisy-tv, gym/<id>; see `intrigue list envs`
   --preset NAME           start from a named configuration; see `intrigue list presets`
-  --reward NAME           the bonus: a name, or path/to/file.py:Class; see `intrigue list rewards`
+  --reward NAME           the bonus: a name, path/to/file.py:Class, or an expression of names such as
+                          "0.5*nnm + rnd"; see `intrigue list rewards`
   --agent NAME            the learner; see `intrigue list agents`
   --steps N               agent steps, summed over environments (1e6 and 1_000_000 are fine)
   --seed N                everything random comes from it
@@ -50,6 +52,7 @@ def print_help(arguments: Arguments) -> None:
     typed = {**arguments.options, **({"env": arguments.positional[0]} if arguments.positional else {})}
     for section, default in DEFAULT_NAMES.items():
         name = typed.get(section, default)
+        name = as_reward(name)[0] if section == "reward" else name
         try:
             declared = declaration_of(section, name)
         except ConfigError:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from intrigue.config import BOOKKEEPING, RunConfig
+from intrigue.rewards_expression import MIX
 
 NAMED_FIELDS = 3  # differing settings spelled out in a label; ours: more do not fit beside a curve
 
@@ -54,9 +55,11 @@ def differing_settings(configs: Sequence[RunConfig]) -> list[str]:
 
 
 def _base(config: RunConfig) -> str:
+    # A composed reward is best told by its expression.
+    reward = str(config.reward_options["expression"]) if config.reward_name == MIX else config.reward_name
     if config.agent_name != "random":
-        return config.reward_name
-    scored = "" if config.reward_name == "none" else f", {config.reward_name} scored"
+        return reward
+    scored = "" if reward == "none" else f", {reward} scored"
     return f"random policy{scored}"
 
 
