@@ -151,8 +151,11 @@ def emitted(agent: str, reward: str, folder: Path) -> set[str]:
         for key, value in TINY.items()
         if key.partition(".")[2] in known.get(key.partition(".")[0], [key.partition(".")[2]])
     }
-    run = start(resolve(tiny, {"agent": agent, "reward": reward, "steps": 128}), out=folder, quiet=True)
-    return set(run.metrics())
+    # The environment and the noise that have metrics of their own.
+    special = {"env": "noisy-tv", "curiosity.feature_noise": 0.1}
+    run = start(resolve(tiny, special, {"agent": agent, "reward": reward, "steps": 128}), out=folder, quiet=True)
+    # What the parts of a bonus are called is each reward's own affair; the table names the family.
+    return {"intrinsic/part/…" if name.startswith("intrinsic/part/") else name for name in run.metrics()}
 
 
 def test_metrics_table_is_what_runs_emit(tmp_path: Path) -> None:

@@ -33,6 +33,8 @@ class EnvInfo:
     places: int = 0
     """How many distinct places coverage counts; 0 where the environment does not know."""
     can_snapshot: bool = True
+    bait_action: int | None = None
+    """A discrete action that does nothing but draw the curious (a noisy screen's switch); its share is logged."""
 
 
 class Step(NamedTuple):

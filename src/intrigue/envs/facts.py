@@ -17,12 +17,13 @@ class Facts:
     frames_per_step: int
     places: int
     can_snapshot: bool
+    bait_action: int | None
 
 
 def facts_of(described: EnvInfo) -> Facts:
     """The facts an environment states."""
     spaces = make_spaces(described.obs_space, described.action_space)
-    return Facts(spaces, described.frames_per_step, described.places, described.can_snapshot)
+    return Facts(spaces, described.frames_per_step, described.places, described.can_snapshot, described.bait_action)
 
 
 def facts_to_state(facts: Facts) -> State:
@@ -37,4 +38,5 @@ def facts_from_state(state: State) -> Facts:
         ObsSpec(obs["kind"], tuple(obs["shape"])),
         ActionSpec(action["kind"], tuple(action["sizes"]), tuple(action["low"]), tuple(action["high"])),
     )
-    return Facts(spaces, state["frames_per_step"], state["places"], state["can_snapshot"])
+    names = ("frames_per_step", "places", "can_snapshot", "bait_action")
+    return Facts(spaces, **{name: state[name] for name in names})

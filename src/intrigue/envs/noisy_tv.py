@@ -5,7 +5,7 @@
 The screen is dark at the start of an episode, is drawn anew by every fifth action (which moves nobody and costs a
 step), and stays as it is otherwise. What it shows next can never be learned, so a bonus that pays for unpredictable
 observations keeps the agent there (Burda et al. 2018, arXiv:1808.04355, section 5). How much it does is the share of
-`action == 4` in the stored actions. In pixels the screen is a band along the bottom of the image.
+steps spent on that action, logged as `charts/bait_share`. In pixels the screen is a band along the bottom of the image.
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ class NoisyTv(Env):
             self._screen = PixelScreen(PixelView(self._maze, band=BAND_PIXELS), cfg.screen_bits)
         self._bits = np.zeros(cfg.screen_bits, dtype=np.uint8)
         self._rng = np.random.default_rng(0)
-        self.info = EnvInfo(self._screen.space, gym.spaces.Discrete(SWITCH + 1), places=self._maze.places)
+        self.info = EnvInfo(
+            self._screen.space, gym.spaces.Discrete(SWITCH + 1), places=self._maze.places, bait_action=SWITCH
+        )
 
     def reset(self, seed: int | None) -> Array:
         if seed is not None:

@@ -55,6 +55,7 @@ class Pool(abc.ABC):
     frames_per_step: int
     places: int
     can_snapshot: bool
+    bait_action: int | None = None
     restarted: int = 0
     """How many environments the last `restore` had to start anew, because they cannot be saved."""
 
@@ -112,6 +113,7 @@ class GroupPool(Pool):
         self.frames_per_step = facts.frames_per_step
         self.places = facts.places
         self.can_snapshot = facts.can_snapshot
+        self.bait_action = facts.bait_action
         self._stepper: Stepper | None = stepper
         self._block: Block | None = block
         self._valid = np.ones(num_envs, dtype=bool)

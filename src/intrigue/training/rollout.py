@@ -41,9 +41,12 @@ def _learn(parts: Parts, warming: bool, collect_seconds: float) -> Metrics:
         batch, rewards.streams, extras, rng=parts.streams["update"], step=parts.collector.step_count
     )
     ended = time.monotonic()
+    bait = parts.collector.pool.bait_action
+    baited: Metrics = {} if bait is None else {"charts/bait_share": float((batch.action == bait).float().mean())}
     return {
         **rewards.metrics,
         **losses,
+        **baited,
         "charts/SPS": steps / max(collect_seconds + ended - began, 1e-9),
         "time/collect_fraction": collect_seconds / max(collect_seconds + ended - began, 1e-9),
         "time/curiosity_fraction": (scored - began) / max(collect_seconds + ended - began, 1e-9),

@@ -1,0 +1,33 @@
+"""How much memory a piece of work takes at its peak, above what was held before it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+STATUS, RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+
+
+def peak_bytes(work: Callable[[], object], device: torch.device) -> int | None:
+    """Bytes above the level before; None where the system does not tell."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+        torch.cuda.reset_peak_memory_stats(device)
+        before = torch.cuda.memory_allocated(device)
+        work()
+        torch.cuda.synchronize(device)
+        return torch.cuda.max_memory_allocated(device) - before
+    try:
+        RESET.write_text("5")  # Linux: the peak of resident memory starts again from where it is
+        before = _resident("VmRSS")
+        work()
+        return max(0, _resident("VmHWM") - before)
+    except OSError:
+        return None
+
+
+def _resident(field: str) -> int:
+    line = next(line for line in STATUS.read_text().splitlines() if line.startswith(field))
+    return int(line.split()[1]) * 1024
