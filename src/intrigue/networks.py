@@ -13,6 +13,8 @@ from torch.nn import functional
 
 from intrigue.spaces import ObsSpec
 
+# Images convolved at once on a CPU without gradients: their layers stay small enough to be reused by the allocator.
+CPU_IMAGES = 256
 # TensorFlow's default slope, which the Disagreement and large-scale-curiosity networks use; PyTorch's is 0.01.
 LEAKY_SLOPE = 0.2
 
@@ -56,7 +58,8 @@ def mlp(sizes: tuple[int, ...], activation: Callable[[], nn.Module] = nn.Tanh) -
 class ConvTrunk(nn.Module):
     """The Nature convolutions (Mnih et al. 2015): 32@8x8/4, 64@4x4/2, 64@3x3/1, dense to `features`.
 
-    `nature`: ReLU, orthogonal √2. `dis`: leaky ReLU of slope 0.2, Glorot convolutions, normc dense (Disagreement).
+    `nature`: ReLU, orthogonal √2. `dis`: leaky ReLU of slope 0.2, Glorot convolutions, normc dense (Disagreement). On a
+    CPU the channels are moved last, where oneDNN convolves 1.3 to 1.5 times as fast.
     """
 
     def __init__(self, shape: tuple[int, ...], features: int, style: Style) -> None:
@@ -77,8 +80,16 @@ class ConvTrunk(nn.Module):
 
     def forward(self, image: Tensor) -> Tensor:
         """(B, C, H, W) float -> (B, features)."""
+        if image.device.type != "cpu":
+            return self._encode(image)
+        if torch.is_grad_enabled():
+            return self._encode(image.contiguous(memory_format=torch.channels_last))
+        parts = image.split(CPU_IMAGES)
+        return torch.cat([self._encode(part.contiguous(memory_format=torch.channels_last)) for part in parts])
+
+    def _encode(self, image: Tensor) -> Tensor:
         for conv in self.convs:
-            image = functional.leaky_relu(conv(image), self.slope)
+            image = functional.leaky_relu(conv(image), self.slope, inplace=True)
         out: Tensor = self.dense(image.flatten(1))
         return out
 

@@ -6,6 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from intrigue import networks
 from intrigue.networks import ConvTrunk, DynamicsEnsemble, Encoder, EnsembleLinear, init_normc
 from intrigue.spaces import ObsSpec
 
@@ -50,6 +51,22 @@ def test_trunks_take_images_with_any_leading_axes():
         assert trunk(torch.rand(2, 4, 84, 84)).shape == (2, 32)
     encoder = Encoder(ObsSpec("pixels", (1, 36, 44)), 8, 16)
     assert encoder(torch.rand(3, 2, 1, 36, 44)).shape == (3, 2, 8)
+
+
+def test_images_are_encoded_alike_in_parts_and_with_gradients(monkeypatch):
+    monkeypatch.setattr(networks, "CPU_IMAGES", 2)
+    torch.manual_seed(0)
+    for style, slope in (("nature", 0.0), ("dis", 0.2)):
+        trunk, image = ConvTrunk((2, 36, 36), 5, style).double(), torch.randn(5, 2, 36, 36).double()
+        hidden = image
+        for conv in trunk.convs:
+            hidden = functional.leaky_relu(conv(hidden), slope)
+        plain = trunk.dense(hidden.flatten(1))
+        with torch.no_grad():
+            torch.testing.assert_close(trunk(image), plain)
+        torch.testing.assert_close(trunk(image), plain)
+        wanted = torch.autograd.grad(plain.square().sum(), trunk.convs[0].weight)
+        torch.testing.assert_close(torch.autograd.grad(trunk(image).square().sum(), trunk.convs[0].weight), wanted)
 
 
 def test_normc_rows_have_unit_length():
