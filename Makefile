@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 JOBS ?= 2
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types docs test-slow test-gpu forms clean
+.PHONY: help run test lint types docs test-slow test-gpu forms bench-peers clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -38,6 +38,11 @@ test-gpu: $(VENV)/.ready  ## what needs a CUDA device
 
 forms: $(VENV)/.ready  ## the table of NNM's forms on the maze (about 20 minutes)
 	$(BIN)/intrigue reproduce forms --budget hour --out runs/forms
+
+# rllte-core's own pins (matplotlib 3.6.0) do not install beside numpy 2; what its rewards import is named here.
+bench-peers: $(VENV)/.ready  ## our scoring speed beside RLeXplore's, in one process (about 3 minutes)
+	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps rllte-core==1.0.1 termcolor nvidia-ml-py
+	$(BIN)/python benchmarks/peers.py --json results/peers-cpu.json
 
 clean:  ## remove what the targets made, runs excepted
 	rm -rf $(VENV) site .mypy_cache .pytest_cache .ruff_cache .hypothesis

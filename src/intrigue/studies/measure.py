@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 from intrigue.run import checkpoint
 from intrigue.run.folder import RunFolder
-from intrigue.run.table import read_episodes
+from intrigue.run.table import read_episodes, read_metrics
 
 
 def coverage(path: Path) -> float:
@@ -20,3 +21,10 @@ def goal_step(path: Path) -> int | None:
     columns = read_episodes(RunFolder(path).episodes).columns
     pairs = zip(columns.get("step", []), columns.get("episodic_return", []), strict=True)
     return next((int(step) for step, total in pairs if total > 0), None)
+
+
+def late_mean(path: Path, metric: str, share: float) -> float:
+    """Mean of a metric over the last `share` of a run's rows that have it; NaN where none has."""
+    values = [value for value in read_metrics(RunFolder(path).metrics).columns.get(metric, []) if not math.isnan(value)]
+    late = values[len(values) - max(1, round(share * len(values))) :]
+    return sum(late) / len(late) if late else math.nan
