@@ -175,7 +175,7 @@ def literal_text(value: Any) -> str:
         return json.dumps(value, ensure_ascii=False)
     if isinstance(value, tuple):
         return f"({', '.join(map(literal_text, value))}{',' if len(value) == 1 else ''})"
-    return repr(value)
+    return number_text(value) if isinstance(value, float) else repr(value)
 
 
 def bounds(node: Node, signed: Mapping[Leaf, bool]) -> tuple[float, float]:

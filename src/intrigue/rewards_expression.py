@@ -254,7 +254,9 @@ def _python(text: str) -> ast.expr:
 
 
 def _is_composed(text: str) -> bool:
-    """Whether a person meant an expression rather than a name; plain names may hold dashes and dots."""
+    """Whether a person meant an expression rather than a name or a file."""
+    if ".py" in text:
+        return False
     try:
         body = _python(_one_line(text))
     except (SyntaxError, ValueError, MemoryError, RecursionError):
