@@ -62,7 +62,7 @@ class Collector:
         rows["next_obs"][t], rows["valid"][t] = now.next_obs, now.valid
         self._noted.append(acted.extras)
         self._followed.append(self.skills.current)
-        self.skills.advance(torch.from_numpy(now.terminated | now.truncated))
+        self.skills.advance(torch.from_numpy(now.terminated | now.truncated), torch.from_numpy(now.valid.copy()))
         self._obs[...] = now.obs
         self.cursor += 1
         self.step_count += self.pool.num_envs
@@ -116,6 +116,7 @@ class Collector:
         if self.pool.restarted:
             # Environments that cannot be saved begin a new episode; what was under way in them is cut off here.
             self._returns[:], self._lengths[:] = 0, 0
+            self.skills.start()
             if self.cursor:
                 last = self.cursor - 1
                 self._rows["truncated"][last] |= ~self._rows["terminated"][last]

@@ -24,6 +24,7 @@ from intrigue.envs.config import PoolConfig
 from intrigue.envs.registry import ENVS, split_id
 from intrigue.errors import ConfigError, Problem, unknown_name
 from intrigue.fields import NonNegativeInt, PositiveInt
+from intrigue.pairing import doubtful, pair_problems
 from intrigue.registry import Declaration, Registry
 from intrigue.rewards.registry import REWARDS
 from intrigue.rewards_expression import HINT, MIX, as_reward
@@ -211,4 +212,7 @@ def _check_sections(names: Mapping[str, str], values: dict[str, dict[str, Any]])
     for section, config in configs.items():
         if hasattr(config, "problems"):
             problems += [Problem(section, text) for text in config.problems(values["pool"]["num_envs"])]
+    readable = {"reward", "agent"} <= set(configs) and not any(each.path.startswith("reward") for each in problems)
+    if readable and doubtful(names["reward"], names["agent"]):
+        problems += pair_problems(names["reward"], values["reward"], names["agent"])
     return problems

@@ -28,6 +28,7 @@ from intrigue.noise import FeatureNoise
 from intrigue.normalize import ReturnScale, RunningMoments, ValueScale
 from intrigue.rewards.registry import REWARDS
 from intrigue.rng import Streams, seeded_construction
+from intrigue.skills import check_skill
 from intrigue.spaces import ActionCodec, ObsCodec, Spaces
 from intrigue.state import State
 from intrigue.types import Metrics, RewardStep, Stream, Transitions
@@ -139,6 +140,7 @@ class Curiosity(nn.Module):
 
     def step_batch(self, batch: Transitions) -> RewardStep:
         """The five steps above, on an encoded batch."""
+        check_skill(self.skills, batch.skill)
         check_shapes(batch, self.spaces, self.skills.width if self.skills else 0)
         prepared = self.prepare(batch)
         with torch.no_grad():

@@ -53,6 +53,8 @@ class Declaration:
     defaults: Mapping[str, Any] = field(default_factory=dict)
     notes: Mapping[str, str] = field(default_factory=dict)
     """The trailing comment of each configuration field: its source or its meaning."""
+    members: frozenset[str] = frozenset()
+    """What the class's own body defines: a hint of what it asks for, to be made sure of by importing it."""
 
     def hints(self) -> dict[str, Any]:
         """The types of the configuration's fields, limits included."""
@@ -168,6 +170,7 @@ def _read_declarations(path: Path, decorator: str, changed: int) -> list[Declara
     exec(compile(ast.Module(light, type_ignores=[]), str(path), "exec"), namespace)
     docstring = ast.get_docstring(tree) or ""
     notes = field_notes(tree, source)
+    members = {node.name: _members(node) for node in tree.body if isinstance(node, ast.ClassDef)}
     return [
         Declaration(
             name=name,
@@ -179,6 +182,7 @@ def _read_declarations(path: Path, decorator: str, changed: int) -> list[Declara
             namespace=namespace,
             defaults=defaults,
             notes=notes.get(config, {}),
+            members=members.get(class_name, frozenset()),
         )
         for class_name, name, config, defaults in registrations
     ]
@@ -213,6 +217,13 @@ def _registrations(tree: ast.Module, decorator: str) -> Iterator[tuple[str, str,
                     config.id if isinstance(config, ast.Name) else "EmptyConfig",
                     ast.literal_eval(defaults) if defaults is not None else {},
                 )
+
+
+def _members(node: ast.ClassDef) -> frozenset[str]:
+    methods = [each.name for each in node.body if isinstance(each, ast.FunctionDef)]
+    targets = [target for each in node.body if isinstance(each, ast.Assign) for target in each.targets]
+    targets += [each.target for each in node.body if isinstance(each, ast.AnnAssign)]
+    return frozenset([*methods, *(target.id for target in targets if isinstance(target, ast.Name))])
 
 
 def _is_light(node: ast.stmt) -> bool:

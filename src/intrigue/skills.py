@@ -5,7 +5,12 @@
     uniform    each entry in [0, 1)                   CIC (arXiv:2202.00161)
 
 A skill is drawn anew at the start of every episode and after `every` steps. It goes to the policy beside the
-observation, and to the reward as `Transitions.skill`.
+observation, and to the reward as `Transitions.skill`. In a training loop of your own:
+
+    course = SkillCourse(curiosity.skills, envs, rng)
+    course.start()
+    ...                            # act under course.current (N, K), note it with the transition, then
+    course.advance(ended)          # after every step
 """
 
 from __future__ import annotations
@@ -27,7 +32,7 @@ class SkillSpec:
     kind: Literal["one-hot", "sphere", "uniform"]
     width: int
     every: int
-    """Steps after which a new one is drawn within an episode."""
+    """Steps after which a new one is drawn within an episode; 0 keeps one for the whole episode."""
 
     def draw(self, count: int, rng: Generator) -> Tensor:
         """(count, width) fresh skills, on the generator's device."""
@@ -53,11 +58,16 @@ class SkillCourse:
         """A first skill for every environment."""
         self._renew(torch.ones_like(self.age, dtype=torch.bool))
 
-    def advance(self, ended: Tensor) -> None:
-        """After one step: new skills where an episode `ended` (N,) or the old one has lasted long enough."""
-        if self.spec is not None:
-            self.age += 1
-            self._renew(ended.to(self.age.device) | (self.age >= self.spec.every))
+    def advance(self, ended: Tensor, valid: Tensor | None = None) -> None:
+        """After one step: new skills where an episode `ended` (N,) or the old one has lasted long enough.
+
+        Rows that are not `valid` (N,), the resets of environments that reset one step late, do not count as steps.
+        """
+        if self.spec is None:
+            return
+        self.age = self.age + (1 if valid is None else valid.to(self.age))
+        over = ended.to(self.age.device)
+        self._renew(over | (self.age >= self.spec.every) if self.spec.every else over)
 
     def state_dict(self) -> State:
         """Skills and their ages."""
@@ -68,8 +78,24 @@ class SkillCourse:
         self.current, self.age = state["current"].to(self.current), state["age"].to(self.age)
 
     def _renew(self, chosen: Tensor) -> None:
-        """New skills for the chosen environments (N,), drawn for all: which one gets which hangs on nobody else."""
-        if self.spec is not None and bool(chosen.any()):
+        """New skills for the chosen environments (N,).
+
+        Drawn for all of them at every step, so that one environment's skills do not hang on when others end.
+        """
+        if self.spec is not None:
             fresh = self.spec.draw(self.age.shape[0], self.rng)
             self.current = torch.where(chosen.unsqueeze(-1), fresh, self.current)
             self.age = torch.where(chosen, 0, self.age)
+
+
+def check_skill(spec: SkillSpec | None, given: Tensor) -> None:
+    """Refuse transitions without the skills (T, N, K) that a reward asks for, or with some it knows nothing of."""
+    width = given.shape[-1] if given.dim() else 0
+    if spec is None and width:
+        raise ValueError(f"skill has {width} numbers for each transition; this reward knows no skills. Leave it out.")
+    if spec is not None and width != spec.width:
+        raise ValueError(
+            f"this reward asks the policy for skills, {spec.width} numbers ({spec.kind}) for each transition; "
+            f"{f'each has {width}' if width else 'there are none'}. Pass as skill= what the policy followed: "
+            "intrigue.skills.SkillCourse(curiosity.skills, envs, rng) draws it and says when it changes."
+        )

@@ -10,10 +10,12 @@ import torch
 from conftest import make_batch, make_obs, make_spaces, same_state
 from intrigue.agents import AGENTS
 from intrigue.rng import seeded_construction
+from intrigue.skills import SkillSpec
 from intrigue.types import Stream
 
 NAMES = AGENTS.names()
 LEARNERS = [name for name in NAMES if name != "random"]
+SKILLED = [name for name in LEARNERS if AGENTS.get(name).cls.takes_skills]
 SMALL = {"hidden": 8, "features": 8, "minibatches": 2, "epochs": 2, "rollout_steps": 6}
 
 
@@ -25,9 +27,9 @@ def build(name, spaces, streams=("total",), **options):
         return entry.cls(entry.config(**{**entry.defaults, **small, **options}), spaces, streams)
 
 
-def rollout_of(agent, spaces, seed=0):
+def rollout_of(agent, spaces, seed=0, skills=None):
     """A batch with what the agent would have noted while acting in it."""
-    batch = make_batch(spaces, time=6, envs=4, seed=seed)
+    batch = make_batch(spaces, time=6, envs=4, seed=seed, skills=skills)
     rng = torch.Generator().manual_seed(seed)
     acted = [agent.act(batch.obs[t], batch.skill[t], explore=True, rng=rng) for t in range(6)]
     extras = {key: torch.stack([each.extras[key] for each in acted]) for key in acted[0].extras}
@@ -138,3 +140,24 @@ def test_two_streams_have_two_values(name):
     agent = build(name, spaces, streams=("extrinsic", "intrinsic"))
     batch, extras = rollout_of(agent, spaces)
     learn(agent, batch, extras, {"extrinsic": batch.reward, "intrinsic": torch.rand(6, 4)})
+
+
+@pytest.mark.parametrize("obs", ["vector", "pixels"])
+@pytest.mark.parametrize("name", SKILLED)
+def test_the_skill_decides_what_is_done_and_what_is_learned(name, obs):
+    """A policy that takes skills acts differently under different ones, and learns for the one that was followed."""
+    skills = SkillSpec("sphere", 5, 50)
+    spaces = dataclasses.replace(make_spaces(obs, "continuous"), skill=5)
+    agent = build(name, spaces)
+    seen = make_obs(spaces.obs, (4,), torch.Generator().manual_seed(1))
+    rng = torch.Generator().manual_seed(2)
+    asked = [skills.draw(4, rng) for _ in range(2)]
+    acts = [agent.act(seen, skill, explore=False, rng=rng).action for skill in (*asked, asked[0])]
+    assert not torch.equal(acts[0], acts[1]), "the skill never reached the policy"
+    assert torch.equal(acts[0], acts[2])
+    batch, extras = rollout_of(agent, spaces, skills=skills)
+    others = batch.replace(skill=skills.draw(24, rng).unflatten(0, (6, 4)))
+    taught = [build(name, spaces) for _ in range(2)]
+    for each, rows in zip(taught, (batch, others), strict=True):
+        learn(each, rows, extras, {"total": batch.reward})
+    assert not same_state(taught[0].train_state(), taught[1].train_state()), "the skill never reached the learner"

@@ -8,6 +8,10 @@ Streams: "total" alone, or "extrinsic" and "intrinsic", each with its own discou
 (RND, arXiv:1810.12894, section 2.3). `ignore_done` is the infinite horizon of large-scale curiosity: returns flow on
 through resets.
 
+Skills: V(s, z) is the value of keeping z, as in URLB, whose critic sees one skill at both ends of a transition. Where a
+new skill begins, the chain is cut as by a time limit and the value of the old skill stands for what would have come;
+`ignore_done` flows on through skills as through resets.
+
 Differs from the paper: advantages are normalised over the rollout, minibatches are whole environments, both as in the
 Disagreement code; no value clipping.
 """
@@ -147,7 +151,9 @@ class PPO(Agent):
         value = extras["value"]  # (T, N, H)
         follow = torch.cat([value[1:], self._value(extras["last_obs"], extras["last_skill"]).unsqueeze(0)])
         successor = follow.clone()
-        ended = batch.ended | (torch.arange(value.shape[0], device=value.device) == value.shape[0] - 1).unsqueeze(-1)
+        switched = (torch.cat([batch.skill[1:], extras["last_skill"].unsqueeze(0)]) != batch.skill).any(-1)
+        last = (torch.arange(value.shape[0], device=value.device) == value.shape[0] - 1).unsqueeze(-1)
+        ended = batch.ended | switched | last
         successor[ended] = self._value(batch.next_obs[ended], batch.skill[ended])
         mixed, targets = torch.zeros_like(batch.reward), []
         for head, stream in enumerate(streams):
@@ -158,7 +164,7 @@ class PPO(Agent):
                 value[..., head],
                 (follow if endless else successor)[..., head],
                 never if endless else batch.terminated,
-                ~batch.valid if endless else batch.truncated | ~batch.valid,
+                ~batch.valid if endless else batch.truncated | switched | ~batch.valid,
                 discount=self.cfg.int_discount if stream.name == "intrinsic" else self.cfg.discount,
                 gae_lambda=self.cfg.gae_lambda,
             )

@@ -16,7 +16,8 @@ from intrigue.collect import Collector
 from intrigue.config import RunConfig
 from intrigue.curiosity import Curiosity
 from intrigue.envs.pool import Pool, make_pool
-from intrigue.errors import ConfigError, Problem
+from intrigue.errors import ConfigError
+from intrigue.pairing import pair_problems
 from intrigue.rng import Streams, seeded_construction
 from intrigue.skills import SkillCourse, SkillSpec
 from intrigue.spaces import Spaces
@@ -44,10 +45,11 @@ class Parts:
 
     def load_state_dict(self, state: State) -> None:
         """Go on from what `state_dict` gave."""
+        # Streams first: environments that had to begin anew draw new skills from them.
+        self.streams.load_state_dict(state["streams"])
         self.collector.load_state_dict(state["collector"])
         self.agent.load_train_state(state["agent"])
         self.curiosity.load_state_dict(state["curiosity"])
-        self.streams.load_state_dict(state["streams"])
 
     def close(self) -> None:
         """Let go of the environments."""
@@ -82,7 +84,8 @@ def assemble(cfg: RunConfig, pool: Pool, device: torch.device) -> Parts:
     curiosity = Curiosity.from_config(
         cfg.reward_name, cfg.reward_options, cfg.curiosity, pool.spaces, device=device, seed=seed
     )
-    check_pair(cfg, entry.cls, curiosity)
+    if wrong := pair_problems(cfg.reward_name, cfg.reward_options, cfg.agent_name, curiosity.reward):
+        raise ConfigError(wrong)
     spaces = with_skills(pool.spaces, curiosity.skills)
     with seeded_construction(seed, f"init/agent/{cfg.agent_name}"):
         agent = entry.cls(entry.config(**{**entry.defaults, **cfg.agent_options}), spaces, names).to(device)
@@ -95,16 +98,6 @@ def assemble(cfg: RunConfig, pool: Pool, device: torch.device) -> Parts:
         curiosity=curiosity,
         streams=streams,
     )
-
-
-def check_pair(cfg: RunConfig, agent: type[Agent], curiosity: Curiosity) -> None:
-    """Refuse a reward and an agent that do not go together."""
-    if curiosity.skills is not None and not agent.takes_skills:
-        text = f"{cfg.reward_name!r} asks the policy for skills, which agent {cfg.agent_name!r} does not take. Use ppo."
-        raise ConfigError([Problem("agent", text)])
-    if curiosity.reward.needs_order and agent.feed == "replay":
-        text = f"{cfg.reward_name!r} follows episodes in order, which replay of agent {cfg.agent_name!r} does not keep."
-        raise ConfigError([Problem("reward", f"{text} Use ppo, or a reward without an episodic memory.")])
 
 
 def with_skills(spaces: Spaces, skills: SkillSpec | None) -> Spaces:

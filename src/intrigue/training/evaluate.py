@@ -45,10 +45,10 @@ def play(folder: RunFolder, episodes: int, *, seed: int, greedy: bool, film: boo
         agent.load_train_state(saved.state["agent"])
         streams = Streams(derive_seed(seed, "eval"))
         course = SkillCourse(skills, 1, streams["skill"])
+        course.start()
         played = Played()
         for episode in range(episodes):
             obs, total, length, ended = env.reset(derive_seed(seed, "eval", episode)), 0.0, 0, False
-            course.start()
             while not ended:
                 if film and episode == 0 and (frame := env.render()) is not None:
                     played.frames.append(frame)

@@ -1,0 +1,45 @@
+"""Which rewards and agents go together, and what to say of a pair that does not.
+
+Names and settings are known before torch is loaded, what a class asks for only after. `doubtful` looks at the sources
+alone and errs towards doubt; `pair_problems` asks the classes themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from intrigue.agents.registry import AGENTS
+from intrigue.errors import Problem
+from intrigue.rewards.registry import REWARDS
+
+if TYPE_CHECKING:
+    from intrigue.rewards.base import IntrinsicReward
+
+
+def doubtful(reward: str, agent: str) -> bool:
+    """Whether this pair's sources give a reason to ask the classes."""
+    asks, offers = REWARDS.declaration(reward).members, AGENTS.declaration(agent).members
+    return ("skills" in asks and "takes_skills" not in offers) or ("needs_order" in asks and "feed" in offers)
+
+
+def pair_problems(
+    reward: str, reward_options: Mapping[str, Any], agent: str, built: IntrinsicReward | None = None
+) -> list[Problem]:
+    """Why this reward cannot teach this agent; imports both. A composed reward knows its order only once `built`."""
+    bonus, learner = REWARDS.get(reward), AGENTS.get(agent)
+    skills = bonus.cls.skills(bonus.config(**{**bonus.defaults, **reward_options}))
+    problems = []
+    if skills is not None and not learner.cls.takes_skills:
+        text = f"{reward!r} asks the policy for skills, which {agent!r} does not take. Use {_those_with_skills()}."
+        problems.append(Problem("agent", text))
+    if (built or bonus.cls).needs_order and learner.cls.feed == "replay":
+        text = f"{reward!r} follows episodes in order, which the replay of agent {agent!r} does not keep."
+        problems.append(Problem("reward", f"{text} Use --agent ppo, or a reward without an episodic memory."))
+    return problems
+
+
+def _those_with_skills() -> str:
+    # The random agent is asked for skills too, but nobody wants to be sent to it.
+    known = [name for name, each in AGENTS.declarations().items() if "takes_skills" in each.members]
+    return " or ".join(f"--agent {name}" for name in sorted(known) if name != "random")
