@@ -19,6 +19,7 @@ EXTRAS = {
     "ale-py": "atari",
     "dm_control": "dmc",
     "tensorboard": "tensorboard",
+    "faiss-cpu": "faiss",
 }
 CORE = ("intrigue", "torch", "numpy", "gymnasium", "tyro", "rich", "safetensors")
 

@@ -12,12 +12,15 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from intrigue.approximate import approximate_rows
+
 # 2^24 float32 distances = 64 MiB at a time.
 CHUNK_ELEMENTS = 1 << 24
 # Rows picked beyond k before the true distances decide: the expansion rounds, so the k-th and the next may be swapped.
 SLACK = 4
 
 Own = Literal["no", "count", "skip"]
+Backend = Literal["exact", "faiss"]
 
 
 class Nearest(NamedTuple):
@@ -39,33 +42,58 @@ def nearest_rows(query: Tensor, memory: Tensor, k: int, *, skip_self: bool = Fal
 
 
 def knn_distances(
-    query: Tensor, candidates: Tensor, k: int, *, own: Own = "no", allowed: Tensor | None = None
+    query: Tensor,
+    candidates: Tensor,
+    k: int,
+    *,
+    own: Own = "no",
+    allowed: Tensor | None = None,
+    backend: Backend = "exact",
 ) -> Nearest:
     """Euclidean distances from each row of `query` (B, D) to its k nearest rows of `candidates` (M, D).
 
     `own`: row i of the query is row i of the candidates, and counts as its own neighbour at distance 0 or is skipped.
     `allowed` (M,): candidates that are False are nobody's neighbours.
+    `backend`: "faiss" finds nearly all of the nearest, for large memories; distances to what it finds are true.
     """
-    count, width = candidates.shape
-    take = min(k + SLACK, count)
-    distances, founds, indices = [query.new_zeros(0, k)], [], []
-    # Distances of a row depend on differences alone; without the common offset the expansion rounds less.
-    center = candidates.mean(0) if count else 0.0
-    for rows, index in _picked(query - center, candidates - center, take, own, allowed, max(1, count, take * width)):
-        offset = candidates[index] - query[rows].unsqueeze(1)  # (b, take, D)
-        found = torch.ones_like(index, dtype=torch.bool) if allowed is None else allowed[index]
+    parts = []
+    for rows, index in _proposed(query, candidates, k + SLACK, own, allowed, backend):
+        found = index >= 0
+        index = index.clamp_min(0)
+        if allowed is not None:
+            found = found & allowed[index]
         if own == "skip":
-            found = found & (index != torch.arange(rows.start, rows.stop, device=index.device).unsqueeze(-1))
-        true = torch.linalg.vector_norm(offset, dim=-1)
+            found = found & (index != _own_rows(rows, index))
+        true = torch.linalg.vector_norm(candidates[index] - query[rows].unsqueeze(1), dim=-1)  # (b, take)
         true, order = true.masked_fill(~found, torch.inf).sort(dim=-1)
         found, index = (_columns(each.gather(-1, order), k) for each in (found, index))
-        distances.append(_columns(true, k).where(found, 0))
-        founds.append(found)
-        indices.append(index)
-    if not founds:
-        empty = torch.empty(0, k, dtype=torch.long, device=query.device)
-        return Nearest(distances[0], empty.bool(), empty)
-    return Nearest(torch.cat(distances), torch.cat(founds), torch.cat(indices))
+        parts.append(Nearest(_columns(true, k).where(found, 0), found, index))
+    if not parts:
+        none = torch.empty(0, k, dtype=torch.long, device=query.device)
+        return Nearest(query.new_zeros(0, k), none.bool(), none)
+    return Nearest(*(torch.cat(each) for each in zip(*parts, strict=True)))
+
+
+def _proposed(
+    query: Tensor, candidates: Tensor, take: int, own: Own, allowed: Tensor | None, backend: Backend
+) -> Iterator[tuple[slice, Tensor]]:
+    """Chunks of the query and rows (b, take or fewer) that hold their nearest; -1 is no row."""
+    take = min(take, candidates.shape[0])
+    if backend == "exact":
+        # Distances depend on differences alone; without the common offset the expansion rounds less.
+        center = candidates.mean(0) if take else candidates.new_zeros(())
+        width = max(1, candidates.shape[0], take * candidates.shape[1])
+        yield from _picked(query - center, candidates - center, take, own, allowed, width)
+        return
+    near = approximate_rows(query, candidates, take, allowed)
+    size = max(1, CHUNK_ELEMENTS // max(1, take * candidates.shape[1]))
+    for start in range(0, query.shape[0], size):
+        index = near[start : start + size]
+        rows = slice(start, start + index.shape[0])
+        if own == "count":
+            mine = _own_rows(rows, index)
+            index = torch.cat([mine, index.masked_fill(index == mine, -1)], dim=-1)
+        yield rows, index
 
 
 def _picked(
@@ -85,6 +113,10 @@ def _picked(
             # Rounding could put a close other row before the row itself; -inf keeps the row first.
             distance[mine, mine + start] = torch.inf if own == "skip" else -torch.inf
         yield slice(start, start + part.shape[0]), distance.topk(k, largest=False).indices
+
+
+def _own_rows(rows: slice, like: Tensor) -> Tensor:
+    return torch.arange(rows.start, rows.stop, device=like.device).unsqueeze(-1)
 
 
 def _columns(rows: Tensor, k: int) -> Tensor:

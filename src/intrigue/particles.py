@@ -17,7 +17,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from intrigue.neighbours import Own, knn_distances
+from intrigue.approximate import require_faiss
+from intrigue.neighbours import Backend, Own, knn_distances
 from intrigue.normalize import Moments, RunningMoments
 from intrigue.types import Parts
 
@@ -39,11 +40,15 @@ class ParticleEntropy(nn.Module):
         normalizer: Normalizer = "none",
         clip: float = 0.0,
         log: bool = True,
+        backend: Backend = "exact",
     ) -> None:
         super().__init__()
+        if backend == "faiss":
+            require_faiss()
         self.k, self.count_self, self.average = k, count_self, average
         self.normalizer: Normalizer = normalizer
         self.clip, self.log = clip, log
+        self.backend: Backend = backend
         self.moments = RunningMoments() if normalizer != "none" else None
 
     def score(
@@ -63,7 +68,8 @@ class ParticleEntropy(nn.Module):
         if candidates is None:
             candidates, allowed, aligned = encoded.flatten(0, 1), valid.flatten(), True
         own: Own = ("count" if self.count_self else "skip") if aligned else "no"
-        near = knn_distances(encoded.flatten(0, 1), candidates, self.k, own=own, allowed=allowed)
+        query = encoded.flatten(0, 1)
+        near = knn_distances(query, candidates, self.k, own=own, allowed=allowed, backend=self.backend)
         distance, used = near.distance.unflatten(0, valid.shape), near.found.unflatten(0, valid.shape)  # (T, N, k)
         if not self.average:
             # The k-th, or the last there is: candidates may be fewer.

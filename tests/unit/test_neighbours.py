@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from unittest.mock import patch
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from intrigue import neighbours
+from intrigue.errors import ConfigError
 from intrigue.neighbours import RingMemory, knn_distances, nearest_rows
+from intrigue.particles import ParticleEntropy
 
 
 @settings(max_examples=50, deadline=None)
@@ -77,3 +81,50 @@ def test_a_row_finds_itself_among_near_duplicates():
     near = knn_distances(rows, rows, 1, own="count")
     assert torch.equal(near.row.squeeze(-1), torch.arange(300))
     assert torch.equal(near.distance, torch.zeros(300, 1))
+
+
+def cloud(rows, seed):
+    """Points on a bent six-dimensional surface, as encodings of states are."""
+    rng = torch.Generator().manual_seed(seed)
+    return torch.tanh(torch.randn(rows, 6, generator=rng) @ torch.randn(6, 32, generator=torch.Generator()))
+
+
+@pytest.mark.parametrize("own", ["no", "count", "skip"])
+def test_faiss_finds_nearly_all_neighbours_and_measures_them_truly(own):
+    pytest.importorskip("faiss")
+    memory = cloud(6000, 0)
+    query = memory[:500] if own != "no" else cloud(500, 1)
+    allowed = torch.arange(6000) % 7 != 3
+    exact = knn_distances(query, memory, 8, own=own, allowed=allowed)
+    near = knn_distances(query, memory, 8, own=own, allowed=allowed, backend="faiss")
+    again = knn_distances(query, memory, 8, own=own, allowed=allowed, backend="faiss")
+    assert all(torch.equal(one, two) for one, two in zip(near, again, strict=True))
+    assert near.found.all() and allowed[near.row].all()
+    hits = (near.row.unsqueeze(-1) == exact.row.unsqueeze(1)).any(-1)
+    assert hits.float().mean() > 0.95
+    true = torch.linalg.vector_norm(memory[near.row] - query.unsqueeze(1), dim=-1)
+    torch.testing.assert_close(near.distance, true)
+    assert (near.distance >= exact.distance - 1e-5).all()
+    if own != "no":
+        mine = near.row == torch.arange(500).unsqueeze(-1)
+        assert torch.equal(mine.any(-1), allowed[:500] & (own == "count"))
+
+
+def test_faiss_with_few_rows_is_exact_and_broken_queries_stay_visible():
+    pytest.importorskip("faiss")
+    rows = torch.randn(5, 3, generator=torch.Generator().manual_seed(0))
+    exact, near = (knn_distances(rows, rows, 9, own="skip", backend=backend) for backend in ("exact", "faiss"))
+    torch.testing.assert_close(near.distance, exact.distance)
+    assert torch.equal(near.found, exact.found)
+    assert not knn_distances(rows, rows[:0], 2, backend="faiss").found.any()
+    broken = rows.clone()
+    broken[2, 0] = torch.nan
+    found = knn_distances(broken, rows, 2, backend="faiss")
+    assert found.distance[2].isnan().any() and not found.distance[[0, 1, 3, 4]].isnan().any()
+
+
+def test_without_faiss_the_error_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    with pytest.raises(ConfigError, match=r"intrigue\[faiss\]"):
+        ParticleEntropy(3, backend="faiss")
+    ParticleEntropy(3)
