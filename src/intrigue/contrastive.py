@@ -1,0 +1,70 @@
+"""An encoder that learns to tell states apart: two disturbed views of a state are alike, other states are not.
+
+    loss = mean over all 2B views of  −log  exp(u·u⁺/τ) / Σ_{v ≠ u} exp(u·v/τ),      u = h(z)/‖h(z)‖, z = φ(view)
+
+    φ: `trunk` and `encoder`.  h: `head`, linear, used by the loss alone.  u⁺: the other view of the same state.
+
+SimCLR's loss (Chen et al. 2020, arXiv:2002.05709). Views of pixels are shifted at random by up to `SHIFT` pixels, as
+APT's code does. Vectors, which the papers do not disturb, are scaled at random (amplitude scaling, arXiv:2004.14990).
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Generator, Tensor, nn
+from torch.nn import functional
+
+from intrigue.networks import init_orthogonal
+from intrigue.noise import FeatureNoise
+from intrigue.spaces import ObsSpec
+from intrigue.state_nets import StateTrunk, relu_net
+
+SHIFT = 4  # forhaoliu/mini_apt train.py: image_pad 4
+AMPLITUDE = (0.8, 1.2)  # ours
+
+
+class ContrastiveFeatures(nn.Module):
+    """φ(s) and the loss that trains it."""
+
+    def __init__(
+        self, spec: ObsSpec, noise: FeatureNoise, *, feature_dim: int, hidden: int, projection: int, temperature: float
+    ) -> None:
+        super().__init__()
+        self.spec, self.noise, self.temperature = spec, noise, temperature
+        self.trunk = StateTrunk(spec, feature_dim)
+        self.encoder = nn.Identity() if spec.kind == "pixels" else relu_net(spec.size, hidden, feature_dim)
+        self.head = init_orthogonal(nn.Linear(feature_dim, projection), 1.0)
+
+    def forward(self, obs: Tensor) -> Tensor:
+        """(..., *obs) -> (..., D)."""
+        out: Tensor = self.encoder(self.trunk(obs))
+        return out
+
+    def loss(self, obs: Tensor, rng: Generator) -> Tensor:
+        """The loss on states (..., *obs), a scalar; zero for a single state, which has nothing to differ from."""
+        rows = obs.reshape(-1, *self.spec.shape)
+        views = torch.cat([self._view(rows, rng) for _ in range(2)])
+        unit = functional.normalize(self.head(self.noise(self.forward(views))), dim=-1)  # (2B, P)
+        alike = unit @ unit.mT / self.temperature
+        alike = alike.masked_fill(torch.eye(len(unit), dtype=torch.bool, device=unit.device), -torch.inf)
+        other = torch.arange(len(unit), device=unit.device).roll(len(rows))
+        return functional.cross_entropy(alike, other)
+
+    def _view(self, rows: Tensor, rng: Generator) -> Tensor:
+        if self.spec.kind == "pixels":
+            return random_shift(rows, SHIFT, rng)
+        low, high = AMPLITUDE
+        scale = torch.rand(len(rows), 1, generator=rng, device=rng.device, dtype=torch.float32)
+        return rows * (low + (high - low) * scale).to(rows)
+
+
+def random_shift(images: Tensor, reach: int, rng: Generator) -> Tensor:
+    """Images (B, C, H, W), each moved by up to `reach` pixels either way in height and in width, edges repeated."""
+    count, _, height, width = images.shape
+    padded = functional.pad(images, (reach,) * 4, mode="replicate")
+    moves = torch.randint(2 * reach + 1, (2, count, 1), generator=rng, device=rng.device).to(images.device)
+    down = torch.arange(height, device=images.device) + moves[0]  # (B, H)
+    across = torch.arange(width, device=images.device) + moves[1]  # (B, W)
+    image = torch.arange(count, device=images.device)[:, None, None]
+    # Indices on both sides of the slice put its axis last: (B, H, W, C).
+    return padded[image, :, down[:, :, None], across[:, None, :]].movedim(-1, 1)
