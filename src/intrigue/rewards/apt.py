@@ -9,15 +9,16 @@ estimates its share of the entropy.
 
 Variants:
 
-    paper      φ by contrast of two views; the state reached; k others, mean; ν running mean of the distances
+    paper      φ by contrast of two views; the state reached; k others, mean; distances as they are
     official   φ by contrast of two views; the state reached; k = 16 with itself, the k-th; ν running variance; c = 5e-4
     urlb       φ: one layer, LayerNorm, tanh, trained by forward and inverse model; the state left; k = 12 with itself,
                mean; no normaliser
     urlb-2021  φ: two layers, trained the same; the state reached; k = 12 with itself, mean; ν running mean; c = 1e-4
 
 Differs from the paper: batches are what the agent hands over, a rollout or a sample of its replay, where the paper
-samples its replay. That it divides by a running mean and takes k = 12 is unverified; its power of the distance, the
-number of dimensions, is 1 here as in every code. On vectors the views of the contrast are scaled at random (ours).
+samples its replay. The running mean it divides the bonus by is left to `Curiosity`'s scale, and its power of the
+distances is taken as 1, as in every code; its k is unverified. On vectors the views of the contrast are scaled at random
+(ours).
 Differs from the official code: forhaoliu/mini_apt measures 3136 convolved numbers, here a dense layer follows; its
 batches hold two views of each state and both are neighbours. What it calls deviation is a variance, and we keep that.
 URLB's `icm_apt`: HEAD and the first release (710c3eb) disagree in everything but k, hence two names; its published
@@ -80,7 +81,7 @@ class Choices(NamedTuple):
 
 
 VARIANTS = {
-    "paper": Choices("contrast", "next_obs", 12, False, True, "mean", 0.0),
+    "paper": Choices("contrast", "next_obs", 12, False, True, "none", 0.0),
     "official": Choices("contrast", "next_obs", 16, True, False, "variance", 5e-4),  # README's command, train.py
     "urlb": Choices("trunk", "obs", 12, True, True, "none", 0.0),  # be04753 icm_apt.yaml
     "urlb-2021": Choices("layers", "next_obs", 12, True, True, "mean", 1e-4),  # 710c3eb icm_apt.yaml
