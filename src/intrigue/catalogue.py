@@ -1,6 +1,6 @@
-"""What there is, by kind: the names and one-line summaries that `intrigue list` and the Python functions give.
+"""What there is, by kind: the names, one-line summaries and citations that `intrigue list` and the Python functions give.
 
-Knows no torch: summaries are read from the files' docstrings.
+Knows no torch: all of it is read from the files' text.
 """
 
 from __future__ import annotations
@@ -8,10 +8,13 @@ from __future__ import annotations
 from typing import Any
 
 from intrigue.agents.registry import AGENTS
+from intrigue.composition import leaves
 from intrigue.envs.registry import ENVS
+from intrigue.errors import ConfigError, Problem
 from intrigue.presets.registry import PRESETS
-from intrigue.registry import Registry
+from intrigue.registry import Declaration, Registry
 from intrigue.rewards.registry import REWARDS
+from intrigue.rewards_expression import as_reward, parse
 from intrigue.studies.registry import STUDIES
 
 REGISTRIES: dict[str, Registry[Any]] = {
@@ -32,6 +35,22 @@ def catalogue(kind: str) -> dict[str, str]:
         variant = ", ".join(f"{key}={value!r}" for key, value in defaults.items())
         entries[name] = declared[name].summary + (f" With {variant}." if variant else "")
     return entries
+
+
+def citation(declared: Declaration) -> str:
+    """The BibTeX a plug-in file gives, its constant CITATION; empty where it has none."""
+    return str(declared.namespace.get("CITATION", ""))
+
+
+def citations(reward: str) -> dict[str, str]:
+    """BibTeX by name: of a reward, or of every reward in an expression. Raises ConfigError where there is none."""
+    name, options = as_reward(reward)
+    names = [leaf.name for leaf in leaves(parse(options["expression"]))] if options else [name]
+    found = {each: text for each in names if (text := citation(REWARDS.declaration(each)))}
+    if not found:
+        text = f"{reward!r} comes from no paper, so there is nothing to cite. Name another reward, or an expression."
+        raise ConfigError([Problem("--cite", text)])
+    return found
 
 
 def list_rewards() -> list[str]:

@@ -8,15 +8,20 @@ from typing import Annotated, Literal
 
 import tyro
 
-from intrigue.catalogue import catalogue
+from intrigue.catalogue import catalogue, citations
 from intrigue.cli.shell import Json, Plugins, call
+from intrigue.errors import ConfigError, Problem
 from intrigue.plugins import add_plugin
 
 Kind = Literal["rewards", "agents", "envs", "presets", "studies"]
+Cite = Annotated[
+    str | None, tyro.conf.arg(metavar="NAME", help="print BibTeX for a reward, or for those of an expression")
+]
 
 
 def list_kind(
     kind: Annotated[tyro.conf.Positional[Kind], tyro.conf.arg(help="what to list")],
+    cite: Cite = None,
     json_output: Json = False,
     plugin: Plugins = (),
 ) -> int:
@@ -24,17 +29,24 @@ def list_kind(
 
     Examples:
       intrigue list rewards
+      intrigue list rewards --cite nnm
       intrigue list envs --json
     """
     for path in plugin:
         add_plugin(path)
-    entries = catalogue(kind)
+    if cite is not None and kind != "rewards":
+        text = f"only rewards have citations, not {kind}. Use `intrigue list rewards --cite NAME`."
+        raise ConfigError([Problem("--cite", text)])
+    entries = catalogue(kind) if cite is None else citations(cite)
     if json_output:
         sys.stdout.write(json.dumps(entries, indent=2) + "\n")
-        return 0
-    width = max((len(name) for name in entries), default=0)
-    for name, summary in entries.items():
-        sys.stdout.write(f"{name:<{width}}  {summary}\n")
+    elif cite is not None:
+        # Rewards of one paper are cited once.
+        sys.stdout.write("\n\n".join(dict.fromkeys(entries.values())) + "\n")
+    else:
+        width = max((len(name) for name in entries), default=0)
+        for name, summary in entries.items():
+            sys.stdout.write(f"{name:<{width}}  {summary}\n")
     return 0
 
 

@@ -2,7 +2,8 @@
 
     r = f(r_1, …, r_k)
 
-    r_i: raw bonuses of the rewards named in `expression`, each a module in `bonuses`
+    r_i: `bonuses`, the raw bonuses of the rewards that `expression` names.  f: the expression, built from
+
     a + b, a - b, -a, a*b, sum(a, …), product(a, …)     pointwise; a number is a constant or a weight
     clip(a, low, high)                                  a held between two limits
     schedule(a, start, end, steps)                      w·a, w from start to end, linearly over agent steps, then end
