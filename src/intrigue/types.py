@@ -46,9 +46,17 @@ class Transitions:
         return Transitions(
             **{
                 each.name: getattr(self, each.name).flatten(0, 1)[index].unsqueeze(0)
-                for each in dataclasses.fields(self)
+                for each in dataclasses.fields(Transitions)
             }
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared(Transitions):
+    """A batch as rewards see it, with the observations as they were: running moments change how equal states look."""
+
+    raw_obs: Tensor  # (T, N, *obs)
+    raw_next_obs: Tensor  # (T, N, *obs)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,93 @@
+"""Elliptical novelty within an episode, for all rows of a rollout at once.
+
+    b_l = φ_lᵀ C_{l−1}⁻¹ φ_l,        C_l = λ I + Σ_{i ≤ l} φ_i φ_iᵀ        over the states of the episode
+
+Instead of one rank-one step of C⁻¹ per row (Sherman-Morrison), a block of rows Φ is taken together. By the matrix
+determinant lemma det(I + Φ C₀⁻¹ Φᵀ) = Π_l (1 + b_l), for every leading part of the block, so that
+
+    I + Φ C₀⁻¹ Φᵀ = L Lᵀ (Cholesky)       b_l = L_ll² − 1          C⁻¹ = C₀⁻¹ − Yᵀ Y,   Y = L⁻¹ Φ C₀⁻¹
+
+with C₀⁻¹ as it was before the block, and I/λ for an episode that begins in it; rows of different episodes do not meet.
+Everything is float64: C⁻¹ holds numbers from 1/λ down to one over the sum of squares of a whole episode.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from intrigue.episodic import PerEnvironment
+from intrigue.trail import Trail
+
+# Rows taken together: the factorisation costs BLOCK³ per environment, so a long rollout is cut.
+BLOCK = 256
+
+
+class Ellipse(PerEnvironment):
+    """C⁻¹ of each environment's episode under way."""
+
+    inverse: Tensor  # (N, D, D)
+    inverse_initial: Tensor  # (D, D)  I / λ
+    written: Tensor  # (N,)  states in it
+
+    def __init__(self, width: int, ridge: float) -> None:
+        super().__init__()
+        self.ridge = ridge
+        self.add_state("inverse", torch.eye(width, dtype=torch.float64) / ridge)
+        self.add_state("written", torch.zeros((), dtype=torch.int64))
+
+    def carried(self, envs: int) -> Tensor:
+        """How many states each episode under way has had, (N,)."""
+        return self.state("written", envs)
+
+    def bonuses(self, trail: Trail, entries: Tensor) -> Tensor:
+        """b of each place (L, N) from its encoding (L, N, D); 0 where no state stands."""
+        inverse, belongs, found = self.state("inverse", entries.shape[1]), torch.zeros_like(trail.episode[0]), []
+        blocks = self._blocks(trail, entries)
+        for rows, episode in blocks[:-1]:
+            bonus, inverse = self._advance(rows, episode, inverse, belongs)
+            belongs = episode[:, -1]
+            found.append(bonus)
+        last, _ = self._factor(*blocks[-1], inverse, belongs)
+        return torch.cat([*found, _pivots(last)], 1).mT
+
+    @torch.no_grad()
+    def add(self, trail: Trail, entries: Tensor | None) -> None:
+        """Let in the states still going (encodings of others must be zero), begin anew where the episode ended."""
+        envs = trail.active.shape[1]
+        self.resize(envs)
+        inverse, belongs = self.inverse, torch.zeros_like(trail.episode[0])
+        if entries is not None:
+            for rows, episode in self._blocks(trail, entries):
+                _, inverse = self._advance(rows, episode, inverse, belongs)
+                belongs = episode[:, -1]
+        over = (belongs != trail.episodes).reshape(-1, 1, 1)
+        self.inverse = self.inverse_initial.where(over, inverse)
+        self.written = trail.lengths(self.written)
+
+    def _blocks(self, trail: Trail, entries: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """Rows (N, b, D) and their episodes (N, b), a block of places at a time."""
+        rows = entries.transpose(0, 1).double() * trail.active.mT.unsqueeze(-1)
+        return list(zip(rows.split(BLOCK, 1), trail.episode.mT.split(BLOCK, 1), strict=True))
+
+    def _factor(self, rows: Tensor, episode: Tensor, inverse: Tensor, belongs: Tensor) -> tuple[Tensor, Tensor]:
+        """L (N, b, b), and Φ C₀⁻¹ (N, b, D) with each row's own C₀; `inverse` is of the episode `belongs` (N,)."""
+        old = (episode == belongs.unsqueeze(-1)).unsqueeze(-1)  # (N, b, 1)
+        weighed = torch.where(old, rows @ inverse, rows / self.ridge)
+        same = episode.unsqueeze(-1) == episode.unsqueeze(-2)
+        gram = (weighed @ rows.mT) * same
+        unit = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
+        return torch.linalg.cholesky(unit + gram), weighed
+
+    def _advance(self, rows: Tensor, episode: Tensor, inverse: Tensor, belongs: Tensor) -> tuple[Tensor, Tensor]:
+        """b (N, b), and C⁻¹ (N, D, D) of the episode of the block's last place."""
+        factor, weighed = self._factor(rows, episode, inverse, belongs)
+        last = episode[:, -1:]
+        step = torch.linalg.solve_triangular(factor, weighed * (episode == last).unsqueeze(-1), upper=False)
+        base = torch.where((last == belongs.unsqueeze(-1)).unsqueeze(-1), inverse, self.inverse_initial)
+        return _pivots(factor), torch.baddbmm(base, step.mT, step, alpha=-1)
+
+
+def _pivots(factor: Tensor) -> Tensor:
+    """L_ll² − 1, never below zero by rounding."""
+    return (factor.diagonal(dim1=-2, dim2=-1).square() - 1).clamp_min(0)

@@ -1,0 +1,110 @@
+"""How often an episode has been near a state, by a kernel over its nearest neighbours (NGU, arXiv:2002.06038).
+
+    n(z) ≈ Σ_i K(z, z_i),    K = ε / ( max(u_i − ξ, 0) + ε ),    z_i: the k nearest states of the episode so far
+
+    scale="running"    u_i = ‖z − z_i‖² / d²_m,   d²_m the running mean of those squared distances      (NGU)
+    scale="own"        u_i = ‖z − z_i‖ / d_m,     d_m the mean of the row's own k distances             (RLeXplore)
+
+A neighbour at less than ξ of the usual distance is the same state and adds 1; one at the usual distance adds about ε.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from intrigue.episodic import EpisodicMemory, PerEnvironment
+from intrigue.trail import Trail
+
+
+class Near(NamedTuple):
+    """What the episode so far says of each row's state, each (T, N)."""
+
+    visits: Tensor  # n, between 0 and k
+    distance: Tensor  # mean distance to the neighbours (squared with scale="running"); 0 where not enough
+    enough: Tensor  # bool: there were as many neighbours as asked for
+
+
+class KernelCounts(nn.Module):
+    """Kernel counts over episodic memories. `least`: neighbours a row must have before its distances are usual ones."""
+
+    def __init__(
+        self,
+        width: int,
+        *,
+        capacity: int,
+        k: int,
+        epsilon: float,
+        cluster_distance: float,
+        least: int,
+        scale: Literal["running", "own"] = "running",
+    ) -> None:
+        super().__init__()
+        self.k, self.epsilon, self.cluster_distance, self.least = k, epsilon, cluster_distance, least
+        self.memory = EpisodicMemory(capacity, (width,))
+        self.usual = RunningMean() if scale == "running" else None
+
+    def carried(self, envs: int) -> Tensor:
+        """How many states each episode under way has had, (N,)."""
+        return self.memory.carried(envs)
+
+    def near(self, trail: Trail, entries: Tensor) -> Near:
+        """Counts for the rows of a trail with encodings (L, N, D). Changes nothing."""
+        distance = self.memory.nearest(trail, entries, self.k)  # (T, N, k)
+        if self.usual is None:
+            distance = distance.sqrt()
+        found, enough = distance.isfinite(), self._enough(trail)
+        mean = distance.where(found, 0).sum(-1) / found.sum(-1).clamp_min(1)
+        mean = mean.where(enough, 0)
+        usual = mean if self.usual is None else self.usual.running(mean, enough & trail.active[trail.rows])
+        ratio = _relative(distance, usual.unsqueeze(-1))
+        kernel = self.epsilon / ((ratio - self.cluster_distance).clamp_min(0) + self.epsilon)
+        return Near(kernel.sum(-1), mean, enough)
+
+    @torch.no_grad()
+    def observe(self, trail: Trail, entries: Tensor | None, distance: Tensor) -> None:
+        """Remember the states still going, and let the rows' mean distances (T, N), as scored, into the usual one."""
+        if self.usual is not None:
+            self.usual.observe(distance, self._enough(trail) & trail.active[trail.rows])
+        self.memory.add(trail, entries)
+
+    def _enough(self, trail: Trail) -> Tensor:  # (T, N)
+        return trail.earlier[trail.rows] >= self.least
+
+
+class RunningMean(PerEnvironment):
+    """The mean of all values so far, one per environment: NGU's actors share nothing.
+
+    A row is given the mean up to and including itself, so that cutting a rollout in two changes nothing.
+    """
+
+    total: Tensor
+    count: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        for name in ("total", "count"):
+            self.add_state(name, torch.zeros((), dtype=torch.float64))
+
+    def running(self, values: Tensor, counted: Tensor) -> Tensor:
+        """The mean at each row (T, N) of all counted values so far; 0 before the first."""
+        total, count = self._sums(values, counted)
+        return (total / count.clamp_min(1)).to(values.dtype)
+
+    @torch.no_grad()
+    def observe(self, values: Tensor, counted: Tensor) -> None:
+        """Let the counted values (T, N) in."""
+        total, count = self._sums(values, counted)
+        self.total, self.count = total[-1].clone(), count[-1].clone()
+
+    def _sums(self, values: Tensor, counted: Tensor) -> tuple[Tensor, Tensor]:
+        envs = values.shape[1]
+        total = self.state("total", envs) + values.double().where(counted, 0).cumsum(0)
+        return total, self.state("count", envs) + counted.double().cumsum(0)
+
+
+def _relative(distance: Tensor, usual: Tensor) -> Tensor:
+    """Distances over their usual size; where that is zero, all states so far are one."""
+    return (distance / usual.where(usual > 0, 1)).where((usual > 0) | distance.isinf(), 0)
