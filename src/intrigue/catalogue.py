@@ -1,4 +1,4 @@
-"""What there is, by kind: the names, one-line summaries and citations that `intrigue list` and the Python functions give.
+"""What there is, by kind: the names, summaries and citations that `intrigue list` and the Python functions give.
 
 Knows no torch: all of it is read from the files' text.
 """
@@ -8,13 +8,12 @@ from __future__ import annotations
 from typing import Any
 
 from intrigue.agents.registry import AGENTS
-from intrigue.composition import leaves
 from intrigue.envs.registry import ENVS
 from intrigue.errors import ConfigError, Problem
 from intrigue.presets.registry import PRESETS
 from intrigue.registry import Declaration, Registry
 from intrigue.rewards.registry import REWARDS
-from intrigue.rewards_expression import as_reward, parse
+from intrigue.rewards_expression import as_reward, parts_of
 from intrigue.studies.registry import STUDIES
 
 REGISTRIES: dict[str, Registry[Any]] = {
@@ -45,7 +44,8 @@ def citation(declared: Declaration) -> str:
 def citations(reward: str) -> dict[str, str]:
     """BibTeX by name: of a reward, or of every reward in an expression. Raises ConfigError where there is none."""
     name, options = as_reward(reward)
-    names = [leaf.name for leaf in leaves(parse(options["expression"]))] if options else [name]
+    # `mix` alone is the way of composing, not an example of it.
+    names = parts_of(name, options) if options else [name]
     found = {each: text for each in names if (text := citation(REWARDS.declaration(each)))}
     if not found:
         text = f"{reward!r} comes from no paper, so there is nothing to cite. Name another reward, or an expression."

@@ -213,6 +213,6 @@ def _check_sections(names: Mapping[str, str], values: dict[str, dict[str, Any]])
         if hasattr(config, "problems"):
             problems += [Problem(section, text) for text in config.problems(values["pool"]["num_envs"])]
     readable = {"reward", "agent"} <= set(configs) and not any(each.path.startswith("reward") for each in problems)
-    if readable and doubtful(names["reward"], names["agent"]):
+    if readable and doubtful(names["reward"], values["reward"], names["agent"]):
         problems += pair_problems(names["reward"], values["reward"], names["agent"])
     return problems

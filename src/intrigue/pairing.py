@@ -12,29 +12,33 @@ from typing import TYPE_CHECKING, Any
 from intrigue.agents.registry import AGENTS
 from intrigue.errors import Problem
 from intrigue.rewards.registry import REWARDS
+from intrigue.rewards_expression import parts_of
 
 if TYPE_CHECKING:
     from intrigue.rewards.base import IntrinsicReward
 
 
-def doubtful(reward: str, agent: str) -> bool:
+def doubtful(reward: str, reward_options: Mapping[str, Any], agent: str) -> bool:
     """Whether this pair's sources give a reason to ask the classes."""
-    asks, offers = REWARDS.declaration(reward).members, AGENTS.declaration(agent).members
+    asks = {member for name in parts_of(reward, reward_options) for member in REWARDS.declaration(name).members}
+    offers = AGENTS.declaration(agent).members
     return ("skills" in asks and "takes_skills" not in offers) or ("needs_order" in asks and "feed" in offers)
 
 
 def pair_problems(
     reward: str, reward_options: Mapping[str, Any], agent: str, built: IntrinsicReward | None = None
 ) -> list[Problem]:
-    """Why this reward cannot teach this agent; imports both. A composed reward knows its order only once `built`."""
+    """Why this reward cannot teach this agent; imports both. What is `built` already answers for itself."""
     bonus, learner = REWARDS.get(reward), AGENTS.get(agent)
     skills = bonus.cls.skills(bonus.config(**{**bonus.defaults, **reward_options}))
     problems = []
     if skills is not None and not learner.cls.takes_skills:
         text = f"{reward!r} asks the policy for skills, which {agent!r} does not take. Use {_those_with_skills()}."
         problems.append(Problem("agent", text))
-    if (built or bonus.cls).needs_order and learner.cls.feed == "replay":
-        text = f"{reward!r} follows episodes in order, which the replay of agent {agent!r} does not keep."
+    ordered = [name for name in parts_of(reward, reward_options) if REWARDS.get(name).cls.needs_order]
+    ordered = ordered or ([reward] if built and built.needs_order else [])
+    if ordered and learner.cls.feed == "replay":
+        text = f"{ordered[0]!r} follows episodes in order, which the replay of agent {agent!r} does not keep."
         problems.append(Problem("reward", f"{text} Use --agent ppo, or a reward without an episodic memory."))
     return problems
 

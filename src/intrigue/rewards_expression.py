@@ -13,6 +13,7 @@ import ast
 import math
 import re
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
 from intrigue.composition import Clip, Gate, Leaf, Node, Number, Schedule, leaves, times, total, written
@@ -77,6 +78,11 @@ def settings(leaf: Leaf) -> Any:
     declared = REWARDS.declaration(leaf.name)
     defaults = {name: declared.default(name) for name in declared.hints()}
     return declared.config(**{**defaults, **dict(leaf.options)})
+
+
+def parts_of(reward: str, options: Mapping[str, Any]) -> list[str]:
+    """The names of the rewards behind a name: those of the expression for `mix`, itself for any other."""
+    return [leaf.name for leaf in leaves(parse(options["expression"]))] if reward == MIX else [reward]
 
 
 class _Reader:

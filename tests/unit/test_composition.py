@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from conftest import GYM_ACTIONS, GYM_OBS, make_batch, make_spaces, same_state
 from intrigue import Curiosity
+from intrigue.agents.registry import AGENTS
 from intrigue.composition import (
     Clip,
     Gate,
@@ -37,6 +38,7 @@ from intrigue.rewards_expression import as_reward, parse
 from intrigue.rng import seeded_construction
 
 PLUGIN = Path(__file__).parents[1] / "plugins" / "parted_rewards.py"
+REPLAYER = PLUGIN.with_name("replay_agent.py")
 SMALL_RND = "rnd(feature_dim=8, hidden=8)"
 SMALL_NNM = "nnm(feature_dim=8, hidden=8, blocks=0)"
 
@@ -44,10 +46,11 @@ SMALL_NNM = "nnm(feature_dim=8, hidden=8, blocks=0)"
 @pytest.fixture
 def _plugin():
     """The rewards of the plug-in file, gone again afterwards."""
-    before = list(REWARDS._extra_files)
+    before, agents = list(REWARDS._extra_files), list(AGENTS._extra_files)
     REWARDS.add_file(PLUGIN)
+    AGENTS.add_file(REPLAYER)
     yield
-    REWARDS._extra_files[:] = before
+    REWARDS._extra_files[:], AGENTS._extra_files[:] = before, agents
 
 
 def curiosity(expression: str, obs: str = "vector", **options) -> Curiosity:
@@ -317,6 +320,14 @@ def test_refusals_name_the_part():
         curiosity("skilled + skilled_twin")
     with pytest.raises(ConfigError, match=r"parted\(power=13\): power 13 is unlucky"):
         resolve({"reward": "parted(power=13) + rnd"})
+
+
+@pytest.mark.usefixtures("_plugin")
+def test_an_agent_that_replays_is_refused_by_the_part_that_follows_episodes():
+    assert resolve({"reward": "rnd + nnm", "agent": "replayer"}).agent_name == "replayer"
+    with pytest.raises(ConfigError, match=r"'parted' follows episodes in order") as caught:
+        resolve({"reward": "rnd + 2*parted", "agent": "replayer"})
+    assert len(caught.value.problems) == 1
 
 
 @pytest.mark.usefixtures("_plugin")
