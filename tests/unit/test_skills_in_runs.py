@@ -85,9 +85,9 @@ def test_an_episode_that_ends_with_a_new_skill_is_valued_by_the_old_one():
 
 
 def test_endless_returns_flow_through_skills_as_through_resets():
-    # δ = [1, 0 + 6.5 − 2, 2 + 7 − 13], nothing cut; the last looks at the skill that comes
-    batch, extras = hand_made((0.0, 0.0, 1.0), last_skill=1.0)
-    assert ppo_advantages(batch, extras, ignore_done=True) == [1 + 3.5 / 4, 4.5 - 4 / 4, -4]
+    # δ = [1, 0 + 6.5 − 2, 2 + 2 − 13], nothing cut; the last looks at V(4, 0), of the skill that comes
+    batch, extras = hand_made((0.0, 0.0, 1.0), last_skill=0.0)
+    assert ppo_advantages(batch, extras, ignore_done=True) == [1 + (4.5 - 9 / 4) / 4, 4.5 - 9 / 4, -9]
 
 
 def test_ppo_learns_to_do_what_it_is_asked():
