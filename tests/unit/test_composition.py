@@ -286,6 +286,33 @@ def test_resuming_inside_a_schedule_continues_to_the_bit():
     assert same_state(first.state_dict(), second.state_dict())
 
 
+@pytest.mark.parametrize("noise", [0.0, 0.3])
+def test_never_give_up_is_the_product_of_its_two_factors(noise):
+    """Networks, memories, statistics, optimiser and bonus of both ways of saying it, to the bit, over six batches."""
+    whole = curiosity("ngu", feature_noise=noise)
+    composed = curiosity("episodic * clip(rnd_alpha, 1, 5)", feature_noise=noise)
+    pairs = list(zip((whole.reward.episodic, whole.reward.lifelong), composed.reward.bonuses, strict=True))
+    for module, part in pairs:
+        assert not same_state(dict(module.state_dict()), dict(part.state_dict()))
+        part.load_state_dict(module.state_dict())
+    assert whole.reward.needs_order and composed.reward.needs_order
+    assert not composed.reward.signed, "held between 1 and 5, the factor that may be negative is not"
+    unclipped, paid = [], 0.0
+    for seed in range(6):
+        batch = make_batch(make_spaces(), time=16, envs=3, seed=seed)
+        if not noise:
+            unclipped.append(whole.reward.lifelong.score(whole.prepare(batch)))
+        one, two = whole.step_batch(batch), composed.step_batch(batch)
+        assert torch.equal(one.intrinsic, two.intrinsic)
+        assert torch.equal(one.reward, two.reward)
+        assert one.metrics["losses/intrinsic"] == two.metrics["losses/intrinsic"]
+        paid += float(one.intrinsic.sum())
+    assert paid > 0
+    assert noise or (torch.cat(unclipped) < 1).any(), "the clip must have had something to do"
+    for module, part in pairs:
+        assert same_state(dict(module.state_dict()), dict(part.state_dict()))
+
+
 @pytest.mark.usefixtures("_plugin")
 def test_nested_parts_go_back_to_whom_they_belong():
     mixed = curiosity(f"parted + parted(power=2) + {SMALL_RND}")
