@@ -17,8 +17,8 @@ Variants:
 
 Differs from the paper: batches are what the agent hands over, a rollout or a sample of its replay, where the paper
 samples its replay. The running mean it divides the bonus by is left to `Curiosity`'s scale, and its power of the
-distances is taken as 1, as in every code; its k is unverified. On vectors the views of the contrast are scaled at random
-(ours).
+distances is taken as 1, as in every code; its k is unverified. On vectors the views of the contrast are scaled at
+random (ours).
 Differs from the official code: forhaoliu/mini_apt measures 3136 convolved numbers, here a dense layer follows; its
 batches hold two views of each state and both are neighbours. What it calls deviation is a variance, and we keep that.
 URLB's `icm_apt`: HEAD and the first release (710c3eb) disagree in everything but k, hence two names; its published
