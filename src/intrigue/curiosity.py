@@ -31,7 +31,7 @@ from intrigue.rng import Streams, seeded_construction
 from intrigue.skills import check_skill
 from intrigue.spaces import ActionCodec, ObsCodec, Spaces
 from intrigue.state import State
-from intrigue.types import Metrics, RewardStep, Stream, Transitions
+from intrigue.types import Metrics, Prepared, RewardStep, Stream, Transitions
 
 
 class Curiosity(nn.Module):
@@ -163,10 +163,26 @@ class Curiosity(nn.Module):
         encoded = obs if self._obs_codec is None else self._obs_codec.encode_batch(_host(obs), lead=2)
         self.obs_moments.observe(_tensor(encoded, self.obs_moments.mean.device))
 
-    def prepare(self, batch: Transitions) -> Transitions:
-        """The batch as rewards see it: normalised float observations, actions as network inputs."""
-        action = encode_action(self.spaces.action, batch.action)
-        return batch.replace(obs=self._normalize(batch.obs), next_obs=self._normalize(batch.next_obs), action=action)
+    def prepare(self, batch: Transitions) -> Prepared:
+        """The batch as rewards see it: normalised float observations, actions as network inputs.
+
+        An observation that the reward does not read is left empty, so that it cannot be read by mistake.
+        """
+        reads, empty = self.reward.reads, batch.reward.new_empty(*batch.reward.shape, 0)
+        obs = self._normalize(batch.obs) if "obs" in reads else empty
+        next_obs = self._normalize(batch.next_obs) if "next_obs" in reads else empty
+        return Prepared(
+            obs=obs,
+            action=encode_action(self.spaces.action, batch.action),
+            reward=batch.reward,
+            terminated=batch.terminated,
+            truncated=batch.truncated,
+            next_obs=next_obs,
+            valid=batch.valid,
+            skill=batch.skill,
+            raw_obs=batch.obs,
+            raw_next_obs=batch.next_obs,
+        )
 
     def coefficient(self) -> float:
         """The weight of the bonus now: constant, or on the way from `int_coef` to `int_coef_final`."""
@@ -177,12 +193,13 @@ class Curiosity(nn.Module):
 
     def _normalize(self, obs: Tensor) -> Tensor:
         cfg, moments = self.cfg, self.obs_moments
+        normal = obs.to(torch.float32, copy=True)  # of our own, so that the rest needs no further memory
         if cfg.obs_norm == "none":
-            return obs.float() / 255 if self.spaces.obs.kind == "pixels" else obs.float()
+            return normal.div_(255) if self.spaces.obs.kind == "pixels" else normal
         # One scalar for all elements keeps rare elements small (Disagreement); per element is RND's way.
         std = moments.std().mean() if cfg.obs_norm == "scalar" else moments.std()
-        normal = (obs.float() - moments.mean.float()) / std.float()
-        return normal.clamp(-cfg.obs_clip, cfg.obs_clip) if cfg.obs_clip else normal
+        normal.sub_(moments.mean.float()).div_(std.float())
+        return normal.clamp_(-cfg.obs_clip, cfg.obs_clip) if cfg.obs_clip else normal
 
     def _mix(self, batch: Transitions, raw: Tensor, loss: float) -> RewardStep:
         cfg, coefficient = self.cfg, self.coefficient()

@@ -2,7 +2,8 @@
 
     random    frozen random network                                      (Disagreement's default features)
     idf       trained so that φ(s), φ(s') tell the action                (inverse-dynamics features)
-    icm       trained by the inverse loss and by the forward model       (URLB's icm_apt trunk)
+    joint     trained by the inverse loss and by the forward model       (Pathak 2017)
+    icm       the same, ending in LayerNorm and tanh                     (URLB's icm_apt trunk)
     identity  the observation vector itself
 
 `features` fixes the length of an encoding: `layernorm` (no affine; length √D), `unit` (length 1) or `raw`. A ratio that
@@ -20,14 +21,14 @@ from torch.nn import functional
 from intrigue.errors import ConfigError
 from intrigue.networks import Encoder, freeze, mlp
 from intrigue.spaces import ActionSpec, ObsSpec, Spaces
-from intrigue.types import Transitions
+from intrigue.types import Prepared, Transitions
 
-EncoderKind = Literal["random", "idf", "icm", "identity"]
+EncoderKind = Literal["random", "idf", "joint", "icm", "identity"]
 FeatureLength = Literal["layernorm", "raw", "unit"]
 
 
 class StateFeatures(nn.Module):
-    """φ(s): an encoder of one of the four kinds, with encodings of fixed length."""
+    """φ(s): an encoder of one of these kinds, with encodings of fixed length."""
 
     def __init__(self, kind: EncoderKind, length: FeatureLength, spaces: Spaces, feature_dim: int, hidden: int) -> None:
         super().__init__()
@@ -39,7 +40,10 @@ class StateFeatures(nn.Module):
         self.encoder: nn.Module = (
             nn.Identity() if kind == "identity" else _encoder(kind, spaces.obs, feature_dim, hidden)
         )
-        self.inverse = InverseModel(self.width, spaces.action, hidden) if kind in ("idf", "icm") else None
+        inverse = kind in ("idf", "joint", "icm")
+        self.inverse = InverseModel(self.width, spaces.action, hidden) if inverse else None
+        self.shaped_by_forward = kind in ("joint", "icm")
+        """Whether the error of a forward model may change the encoding."""
 
     def forward(self, obs: Tensor) -> Tensor:
         """(..., *obs) -> (..., D)."""
@@ -51,6 +55,19 @@ class StateFeatures(nn.Module):
                 return functional.normalize(encoded, dim=-1)
             case "raw":
                 return torch.as_tensor(encoded)
+
+    def pair(self, batch: Transitions) -> tuple[Tensor, Tensor]:
+        """φ(s) and φ(s'), each (T, N, D). A state reached and then left is convolved once where that saves time."""
+        here = self.forward(batch.obs)
+        worthwhile = self.kind != "identity" and batch.obs.dim() == 5 and batch.obs.device.type == "cpu"
+        if not worthwhile or torch.is_grad_enabled():
+            return here, self.forward(batch.next_obs)
+        fresh = ~reached_then_left(batch)  # (T, N)
+        if int(fresh.sum()) > fresh.numel() // 2:
+            return here, self.forward(batch.next_obs)
+        there = here.roll(-1, 0)
+        there[fresh] = self.forward(batch.next_obs[fresh])
+        return here, there
 
     def inverse_loss(self, features: Tensor, next_features: Tensor, action: Tensor) -> Tensor:
         """The encoder's own loss; zero for encoders that are not trained."""
@@ -64,6 +81,20 @@ class StateFeatures(nn.Module):
         if self.inverse is None:
             return torch.zeros((), device=batch.reward.device)
         return self.inverse_loss(self.forward(batch.obs), self.forward(batch.next_obs), batch.action)
+
+
+def reached_then_left(batch: Transitions) -> Tensor:
+    """Where the state reached is, number by number, the one left in the next row of the same environment, (T, N).
+
+    Told by the states themselves, because rows need not follow each other; the last row has no next.
+    """
+    reached, left = batch.next_obs, batch.obs
+    if isinstance(batch, Prepared):
+        reached, left = batch.raw_next_obs, batch.raw_obs  # bytes are compared faster than floats
+    same = torch.zeros_like(batch.valid)
+    for time in range(batch.valid.shape[0] - 1):  # one step at a time needs no memory of the size of the rollout
+        same[time] = (reached[time] == left[time + 1]).flatten(1).all(-1)
+    return same
 
 
 class InverseModel(nn.Module):

@@ -1,26 +1,39 @@
 """K models that predict the next encoding from an encoding and an action, batched over members, and their loss.
 
-    ẑ_k = f_k(φ(s), a),      loss = Σ_k mean over a random share of the samples of mean_d (ẑ_kd − φ_d(s'))²  +  L_φ
+    ẑ_k = f_k(φ(s), a),      loss = Σ_k mean over a random share of the samples of error(ẑ_k, φ(s'))  +  L_φ
 
     φ: `features`.  L_φ: the encoder's own loss (inverse dynamics), zero for a frozen one.  The share, `keep`, is drawn
     per sample and member; with the initialisation it is all that makes members differ (Disagreement's code).
+
+    measure    mean  mean_d (ẑ_d − φ_d)²   Disagreement, large-scale curiosity
+               half  ½ Σ_d (ẑ_d − φ_d)²    Pathak 2017
+               norm  ‖ẑ − φ‖₂              URLB
 
 One model is ICM's forward model; several are what Disagreement and the ensemble form of NNM compare.
 """
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 from torch import Generator, Tensor, nn
+from torch.nn import functional
 
 from intrigue.features import StateFeatures
-from intrigue.networks import DynamicsEnsemble
+from intrigue.networks import DynamicsEnsemble, EnsembleLinear
 from intrigue.noise import FeatureNoise
 from intrigue.types import Transitions
 
+Measure = Literal["mean", "half", "norm"]
+Init = Literal["orthogonal", "uniform"]
+
 
 class ForwardModels(nn.Module):
-    """An ensemble over an encoder it may share with others."""
+    """An ensemble over an encoder it may share with others.
+
+    The members are Disagreement's residual nets, or with `two_layer` URLB's, begun in the way it names.
+    """
 
     def __init__(
         self,
@@ -30,13 +43,20 @@ class ForwardModels(nn.Module):
         noise: FeatureNoise,
         *,
         hidden: int,
-        blocks: int,
+        blocks: int = 0,
+        two_layer: Init | None = None,
         keep: float = 1.0,
+        measure: Measure = "mean",
     ) -> None:
         super().__init__()
         self.members, self.keep = members, keep
         self.features, self.noise = features, noise
-        self.ensemble = DynamicsEnsemble(members, features.width, action_width, hidden, blocks)
+        self.measure: Measure = measure
+        self.ensemble: nn.Module
+        if two_layer is None:
+            self.ensemble = DynamicsEnsemble(members, features.width, action_width, hidden, blocks)
+        else:
+            self.ensemble = TwoLayerEnsemble(members, features.width, action_width, hidden, two_layer)
 
     def forward(self, encoded: Tensor, action: Tensor) -> Tensor:
         """Encodings (T, N, D) and action inputs (T, N, A) to every member's prediction, (T, N, K, D)."""
@@ -50,20 +70,54 @@ class ForwardModels(nn.Module):
         return out
 
     def errors(self, here: Tensor, there: Tensor, action: Tensor) -> Tensor:
-        """Squared error of each member, mean over dimensions, (T, N, K), from encodings of s and s'."""
-        wanted = self.noise.for_members(there, self.members)
-        error: Tensor = (self.forward(here, action) - wanted).square().mean(-1)
-        return error
+        """Error of each member as `measure` says, (T, N, K), from encodings of s and s'."""
+        offset: Tensor = self.forward(here, action) - self.noise.for_members(there, self.members)
+        match self.measure:
+            case "mean":
+                return offset.square().mean(-1)
+            case "half":
+                return offset.square().sum(-1) / 2
+            case "norm":
+                length: Tensor = torch.linalg.vector_norm(offset, dim=-1)
+                return length
 
-    def loss(self, batch: Transitions, rng: Generator) -> Tensor:
-        """The models' loss plus the encoder's; only the ICM trunk lets the forward error shape the encoding."""
-        here, there = self.features(batch.obs), self.features(batch.next_obs)
+    def losses(self, batch: Transitions, rng: Generator) -> tuple[Tensor, Tensor]:
+        """The encoder's own loss, (), and each member's, (K,); only a joint encoder is shaped by the latter."""
+        here, there = self.features.pair(batch)
         own = self.features.inverse_loss(here, there, batch.action)
-        if self.features.kind != "icm":
+        if not self.features.shaped_by_forward:
             here, there = here.detach(), there.detach()
         error = self.errors(here, there, batch.action)
         if self.keep < 1:
             kept = torch.rand(error.shape, generator=rng, device=error.device) < self.keep
             error = error * kept / self.keep  # unbiased: a dropped sample is made up for by the kept
-        loss: Tensor = own + error.mean(dim=(0, 1)).sum()
+        return own, error.mean(dim=(0, 1))
+
+    def loss(self, batch: Transitions, rng: Generator) -> Tensor:
+        """The models' losses and the encoder's, added."""
+        own, each = self.losses(batch, rng)
+        loss: Tensor = own + each.sum()
         return loss
+
+
+class TwoLayerEnsemble(nn.Module):
+    """K models [φ, a] → hidden, ReLU → φ, as URLB's ICM (orthogonal weights) and Disagreement (PyTorch's uniform)."""
+
+    def __init__(self, members: int, features: int, action_width: int, hidden: int, init: Init) -> None:
+        super().__init__()
+        self.first = EnsembleLinear(members, features + action_width, hidden)
+        self.last = EnsembleLinear(members, hidden, features)
+        for layer in (self.first, self.last):
+            if init == "orthogonal":
+                for weight in layer.weight:
+                    nn.init.orthogonal_(weight)
+            else:
+                bound = layer.weight.shape[1] ** -0.5  # what nn.Linear draws from, its biases included
+                nn.init.uniform_(layer.weight, -bound, bound)
+                nn.init.uniform_(layer.bias, -bound, bound)
+
+    def forward(self, features: Tensor, action: Tensor) -> Tensor:
+        """Features (B, D), or (K, B, D) when members see different ones, and actions (B, A) -> (K, B, D)."""
+        joined = torch.cat([features, action.expand(*features.shape[:-1], -1)], -1)
+        out: Tensor = self.last(functional.relu(self.first(joined)))
+        return out

@@ -68,7 +68,7 @@ MUTANTS = {
     ),
     "score changes what it measures": Mutant(
         "rewards/rnd.py",
-        '        """Squared prediction error on s\', (T, N)."""\n',
+        '        """Prediction error on s\', or on s divided by its running deviation (urlb), (T, N)."""\n',
         "        next(self.predictor.parameters()).data.mul_(1.001)\n",
         "tests/contract/test_reward_contract.py",
     ),

@@ -38,12 +38,23 @@ def test_bonus_comes_from_the_models_before_learning():
 def test_moments_of_a_batch_are_used_from_the_next_one_on():
     curiosity = make()
     batch = make_batch(SPACES)
-    first = curiosity.prepare(batch).obs
-    torch.testing.assert_close(first, batch.obs.clamp(-5, 5), rtol=1e-3, atol=1e-3)
+    first = curiosity.prepare(batch).next_obs
+    torch.testing.assert_close(first, batch.next_obs.clamp(-5, 5), rtol=1e-3, atol=1e-3)
     curiosity.step_batch(batch)
     mean = batch.next_obs.reshape(-1, 6).mean(0)
     torch.testing.assert_close(curiosity.obs_moments.mean.float(), mean, rtol=1e-3, atol=1e-3)
-    assert not torch.allclose(curiosity.prepare(batch).obs, first)
+    assert not torch.allclose(curiosity.prepare(batch).next_obs, first)
+
+
+def test_only_what_a_reward_reads_is_prepared():
+    batch = make_batch(SPACES)
+    shapes = {}
+    for variant in ("official", "urlb"):
+        prepared = make("rnd", variant=variant).prepare(batch)
+        shapes[variant] = tuple(prepared.obs.shape), tuple(prepared.next_obs.shape)
+    assert shapes == {"official": ((6, 4, 0), (6, 4, 6)), "urlb": ((6, 4, 6), (6, 4, 0))}
+    prepared = make("icm").prepare(batch)
+    assert prepared.obs.shape == prepared.next_obs.shape == (6, 4, 6)
 
 
 def test_rows_that_are_no_transitions_teach_nothing():

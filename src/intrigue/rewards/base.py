@@ -41,6 +41,9 @@ class IntrinsicReward(nn.Module, abc.ABC):
     signed: bool = False
     """True: the bonus may be negative (log-ratios, projections)."""
 
+    reads: frozenset[str] = frozenset({"obs", "next_obs"})
+    """Which observations are looked at; the others are not normalised, and are handed over empty."""
+
     @abc.abstractmethod
     def __init__(self, cfg: Any, spaces: Spaces) -> None:
         super().__init__()

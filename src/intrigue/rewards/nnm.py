@@ -79,11 +79,10 @@ class NuclearNorm(IntrinsicReward):
         width = self.features.width
         # knn with a frozen encoder has nothing to predict; the ICM trunk needs one forward model to learn from.
         members = {"ensemble": cfg.n, "knn": 1 if cfg.encoder == "icm" else 0}[cfg.source]
-        sizes = {"hidden": cfg.hidden, "blocks": cfg.blocks}
-        actions, keep = spaces.action.width, cfg.keep
-        self.models = (
-            ForwardModels(members, self.features, actions, self.noise, keep=keep, **sizes) if members else None
-        )
+        self.models = None
+        if members:
+            sizes = (members, self.features, spaces.action.width, self.noise)
+            self.models = ForwardModels(*sizes, hidden=cfg.hidden, blocks=cfg.blocks, keep=cfg.keep)
         self.memory = RingMemory(cfg.memory, width) if cfg.source == "knn" and cfg.memory else None
 
     def score(self, batch: Transitions) -> Tensor:

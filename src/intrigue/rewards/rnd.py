@@ -1,28 +1,45 @@
 """Random network distillation (Burda et al. 2018, arXiv:1810.12894, section 2.2).
 
-    r(s') = mean_d ( f̂_d(s') − f_d(s') )²
+    r(s') = ‖ f̂(s') − f(s') ‖²
 
-    f: `target`, random and frozen.  f̂: `predictor`, trained to match f on the states visited.  d: `feature_dim`.
+    f: `target`, random and frozen.  f̂: `predictor`, trained to match f on the states visited.
 
-Differs from the paper: observations are normalised by `Curiosity` (its moments and clip), not here; on pixels all
-stacked frames are seen where the original sees the last one. Differs from the official code: the dense layer of the
-target keeps the Disagreement initialisation of `ConvTrunk` instead of orthogonal √2.
-Cost: two encoder passes per score, one more (with gradient) per learning epoch; memory two networks.
+States seen often are predicted well; which ones is decided by the states alone, so a random outcome does not pay for
+ever.
+
+Variants:
+
+    paper      the equation above, summed over the features
+    official   the same, averaged over the features
+    urlb       mean_d (f̂_d(ŝ) − f_d(ŝ))² / σ of the state left, ŝ whitened by its batch and clipped to ± 5,
+               σ the running deviation of these errors, this batch included; both networks alike, two hidden layers
+
+Differs from the paper: observations are normalised by `Curiosity` (its moments and clip), not here. The paper and its
+code see the last of four stacked frames; so does `last_channels=1`, where by default all channels are seen, because an
+image may as well be in colour. Vectors, which the paper does not have, go through tanh layers; after those and a ReLU
+the predictor has three layers, where on pixels it has the paper's two beyond the target's.
+Differs from the official code: openai/random-network-distillation drops samples from the predictor's loss at random;
+`curiosity.update_fraction` does. rll-research/url_benchmark trains before it scores; here the bonus comes first. Its
+whitening counts every row of the batch, here rows that are no transitions do not count.
+Cost: two network passes per score, with gradient through one of them per learning epoch; memory two networks.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import final
+from typing import Literal, final
 
+import torch
 from torch import Generator, Tensor, nn
 
-from intrigue.fields import PositiveInt
-from intrigue.networks import Encoder, freeze, mlp
+from intrigue.fields import NonNegativeInt, PositiveInt
+from intrigue.networks import Encoder, freeze, init_orthogonal, mlp
+from intrigue.normalize import Moments, RunningMoments
 from intrigue.rewards.base import IntrinsicReward
 from intrigue.rewards.registry import register_reward
-from intrigue.spaces import Spaces
-from intrigue.types import Transitions
+from intrigue.spaces import ObsSpec, Spaces
+from intrigue.types import Parts, Transitions
 
 CITATION = """@inproceedings{burda2019rnd,
   title     = {Exploration by Random Network Distillation},
@@ -32,36 +49,111 @@ CITATION = """@inproceedings{burda2019rnd,
   note      = {arXiv:1810.12894}
 }"""
 
+# urlb: what PyTorch's BatchNorm1d adds to a variance, the clip of whitened states, and what keeps σ from being zero.
+WHITENING_EPSILON, WHITENED_CLIP, SMALLEST_DEVIATION = 1e-5, 5.0, 1e-8
+
 
 @dataclass(frozen=True)
 class RNDConfig:
     """Settings of random network distillation."""
 
-    feature_dim: PositiveInt = 512  # official code: 512
-    hidden: PositiveInt = 512  # official code: two dense layers of 512 after the predictor's trunk
+    variant: Literal["paper", "official", "urlb"] = "official"  # sum or mean of the errors, s' or s, whitened or not
+    feature_dim: PositiveInt = 512  # official code and URLB: 512
+    hidden: PositiveInt = 512  # width of the dense layers: official code; urlb 1024
+    last_channels: NonNegativeInt = 0  # newest channels of an image that are seen: official 1, of grey frames; 0 is all
 
 
 @register_reward("rnd", config=RNDConfig)
 @final
 class RND(IntrinsicReward):
-    """Error of predicting a fixed random network on the state reached."""
+    """Error of predicting a fixed random network."""
 
     def __init__(self, cfg: RNDConfig, spaces: Spaces) -> None:
         super().__init__(cfg, spaces)
-        self.target = freeze(Encoder(spaces.obs, cfg.feature_dim, cfg.hidden))
-        trunk = Encoder(spaces.obs, cfg.feature_dim, cfg.hidden)
-        head = mlp((cfg.feature_dim, cfg.hidden, cfg.hidden, cfg.feature_dim), nn.ReLU)
-        self.predictor = nn.Sequential(trunk, nn.ReLU(), head)
+        self.cfg = cfg
+        self.reads = frozenset({"obs" if cfg.variant == "urlb" else "next_obs"})
+        spec = spaces.obs
+        if spec.kind == "pixels" and cfg.last_channels:
+            spec = ObsSpec("pixels", (min(cfg.last_channels, spec.shape[0]), *spec.shape[1:]))
+        self.channels = slice(-spec.shape[0], None) if spec.kind == "pixels" else None
+        self.target, self.predictor = _networks(cfg, spec)
+        self.moments = RunningMoments() if cfg.variant == "urlb" else None
 
-    def _error(self, batch: Transitions) -> Tensor:  # (T, N)
-        wanted = self.noise(self.target(batch.next_obs))
-        error: Tensor = (self.predictor(batch.next_obs) - wanted).square().mean(-1)
-        return error
+    @classmethod
+    def refusal(cls, cfg: RNDConfig, spaces: Spaces) -> str | None:
+        """URLB's networks read the numbers of a state."""
+        if cfg.variant == "urlb" and spaces.obs.kind == "pixels":
+            return "variant 'urlb' reads state vectors and takes no images. Use variant 'official' or 'paper'."
+        return None
 
     def score(self, batch: Transitions) -> Tensor:
-        """Squared prediction error on s', (T, N)."""
-        return self._error(batch)
+        """Prediction error on s', or on s divided by its running deviation (urlb), (T, N)."""
+        return self.score_parts(batch)[0]
+
+    def score_parts(self, batch: Transitions) -> tuple[Tensor, Parts]:
+        """The bonus; urlb: and the error it was made of."""
+        error = self._error(batch)
+        if self.moments is None:
+            return error, {}
+        deviation = self._merged(self.moments, error, batch.valid).var.sqrt() + SMALLEST_DEVIATION
+        return error / deviation.to(error.dtype), {"error": error}
 
     def loss(self, batch: Transitions, rng: Generator) -> Tensor:
         """The same error, averaged over the batch."""
         return self._error(batch).mean()
+
+    @torch.no_grad()
+    def observe(self, batch: Transitions, parts: Parts) -> None:
+        """urlb: commit the errors whose deviation `score_parts` used."""
+        if self.moments is not None:
+            self.moments.commit(self._merged(self.moments, parts["error"], batch.valid))
+
+    def _error(self, batch: Transitions) -> Tensor:  # (T, N)
+        seen = self._seen(batch)
+        wanted = self.noise(self.target(seen))
+        squared: Tensor = (self.predictor(seen) - wanted).square()
+        return squared.sum(-1) if self.cfg.variant == "paper" else squared.mean(-1)
+
+    def _seen(self, batch: Transitions) -> Tensor:
+        """What the networks read of each transition, (T, N, ...)."""
+        if self.cfg.variant == "urlb":
+            return whitened(batch.obs, batch.valid)
+        return batch.next_obs if self.channels is None else batch.next_obs[:, :, self.channels]
+
+    @staticmethod
+    def _merged(moments: RunningMoments, error: Tensor, valid: Tensor) -> Moments:
+        """The running moments with those of the valid errors; no valid error changes nothing."""
+        values = error[valid].double()
+        if values.numel() == 0:
+            return moments.moments()
+        size = torch.full_like(moments.count, values.numel())
+        # URLB merges unbiased variances; a single value has none.
+        var = values.var(unbiased=values.numel() > 1)
+        return moments.moments().merged(Moments(size, values.mean(), var))
+
+
+def whitened(states: Tensor, valid: Tensor) -> Tensor:
+    """States (T, N, S) by the mean and variance of the valid ones, as BatchNorm without gain trains; clipped."""
+    counted = valid.unsqueeze(-1)
+    count = valid.sum().clamp_min(1)
+    mean = states.where(counted, 0).sum((0, 1)) / count
+    offset = states - mean
+    var = offset.where(counted, 0).square().sum((0, 1)) / count
+    return (offset / (var + WHITENING_EPSILON).sqrt()).clamp(-WHITENED_CLIP, WHITENED_CLIP)
+
+
+def _networks(cfg: RNDConfig, spec: ObsSpec) -> tuple[nn.Module, nn.Module]:
+    """Target and predictor, begun as their sources begin them."""
+    if cfg.variant == "urlb":
+        sizes = (spec.size, cfg.hidden, cfg.hidden, cfg.feature_dim)
+        target, predictor = (init_orthogonal(mlp(sizes, nn.ReLU), 1.0) for _ in range(2))
+        return freeze(target), predictor
+    if spec.kind == "vector":
+        target = Encoder(spec, cfg.feature_dim, cfg.hidden)
+        trunk = Encoder(spec, cfg.feature_dim, cfg.hidden)
+        head = mlp((cfg.feature_dim, cfg.hidden, cfg.hidden, cfg.feature_dim), nn.ReLU)
+        return freeze(target), nn.Sequential(trunk, nn.ReLU(), head)
+    target = init_orthogonal(Encoder(spec, cfg.feature_dim, cfg.hidden), math.sqrt(2))
+    trunk = Encoder(spec, cfg.hidden, cfg.hidden)
+    head = mlp((cfg.hidden, cfg.hidden, cfg.feature_dim), nn.ReLU)
+    return freeze(target), init_orthogonal(nn.Sequential(trunk, nn.ReLU(), head), math.sqrt(2))
