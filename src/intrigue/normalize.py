@@ -51,11 +51,16 @@ class RunningMoments(nn.Module):
     @torch.no_grad()
     def observe(self, values: Tensor) -> None:
         """Merge a batch: any leading axes, then `shape`."""
+        self.commit(self.joined(values))
+
+    def joined(self, values: Tensor, *, unbiased: bool = False) -> Moments:
+        """What the moments would be with a batch; `unbiased` merges its sample variance, where it has one."""
         rows = values.reshape(-1, *self.shape).to(torch.float64)
-        if rows.shape[0] == 0:
-            return
-        added = torch.full_like(self.count, rows.shape[0])
-        self.commit(self.moments().merged(Moments(added, rows.mean(0), rows.var(0, unbiased=False))))
+        count = rows.shape[0]
+        if count == 0:
+            return self.moments()
+        var = rows.var(0, unbiased=unbiased and count > 1)
+        return self.moments().merged(Moments(torch.full_like(self.count, count), rows.mean(0), var))
 
     def moments(self) -> Moments:
         """What has been observed so far."""

@@ -35,7 +35,7 @@ from torch import Generator, Tensor, nn
 
 from intrigue.fields import NonNegativeInt, PositiveInt
 from intrigue.networks import Encoder, freeze, init_orthogonal, mlp
-from intrigue.normalize import Moments, RunningMoments
+from intrigue.normalize import RunningMoments
 from intrigue.rewards.base import IntrinsicReward
 from intrigue.rewards.registry import register_reward
 from intrigue.spaces import ObsSpec, Spaces
@@ -95,7 +95,7 @@ class RND(IntrinsicReward):
         error = self._error(batch)
         if self.moments is None:
             return error, {}
-        deviation = self._merged(self.moments, error, batch.valid).var.sqrt() + SMALLEST_DEVIATION
+        deviation = self.moments.joined(error[batch.valid], unbiased=True).var.sqrt() + SMALLEST_DEVIATION
         return error / deviation.to(error.dtype), {"error": error}
 
     def loss(self, batch: Transitions, rng: Generator) -> Tensor:
@@ -106,7 +106,7 @@ class RND(IntrinsicReward):
     def observe(self, batch: Transitions, parts: Parts) -> None:
         """urlb: commit the errors whose deviation `score_parts` used."""
         if self.moments is not None:
-            self.moments.commit(self._merged(self.moments, parts["error"], batch.valid))
+            self.moments.commit(self.moments.joined(parts["error"][batch.valid], unbiased=True))
 
     def _error(self, batch: Transitions) -> Tensor:  # (T, N)
         seen = self._seen(batch)
@@ -119,17 +119,6 @@ class RND(IntrinsicReward):
         if self.cfg.variant == "urlb":
             return whitened(batch.obs, batch.valid)
         return batch.next_obs if self.channels is None else batch.next_obs[:, :, self.channels]
-
-    @staticmethod
-    def _merged(moments: RunningMoments, error: Tensor, valid: Tensor) -> Moments:
-        """The running moments with those of the valid errors; no valid error changes nothing."""
-        values = error[valid].double()
-        if values.numel() == 0:
-            return moments.moments()
-        size = torch.full_like(moments.count, values.numel())
-        # URLB merges unbiased variances; a single value has none.
-        var = values.var(unbiased=values.numel() > 1)
-        return moments.moments().merged(Moments(size, values.mean(), var))
 
 
 def whitened(states: Tensor, valid: Tensor) -> Tensor:
