@@ -339,6 +339,13 @@ def test_what_one_part_asks_the_whole_asks():
     assert not curiosity("clip(skilled, 0, 1)").reward.signed
 
 
+def test_only_what_some_part_reads_is_prepared():
+    assert curiosity(f"2*{SMALL_RND}").reward.reads == {"next_obs"}
+    both = curiosity(f"{SMALL_RND} + {SMALL_NNM}")
+    assert both.reward.reads == {"obs", "next_obs"}
+    assert both.prepare(make_batch(make_spaces())).obs.shape == (6, 4, 6)
+
+
 @pytest.mark.usefixtures("_plugin")
 def test_refusals_name_the_part():
     with pytest.raises(ConfigError, match=r"parted\(power=2\): it measures lengths"):
