@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from intrigue.nuclear import METHODS, nuclear_floor, nuclear_norm, nuclear_ratio, nuclear_score
+from intrigue.nuclear import nuclear_floor, nuclear_norm, nuclear_ratio, nuclear_score
 
 CLOSE = 1e-6
 shapes = st.tuples(st.integers(1, 12), st.integers(1, 40))
 seeds = st.integers(0, 2**31 - 1)
 # s/c: from rows that differ in the sixth digit to rows that share nothing.
 spreads = st.sampled_from([1e-6, 1e-3, 0.1, 1.0, 1e3])
-pytestmark = pytest.mark.parametrize("method", METHODS)
+pytestmark = pytest.mark.parametrize("method", ["native", "gram", "svd"])
 
 
 def rng(seed: int) -> torch.Generator:

@@ -2,10 +2,14 @@
 
 from intrigue.nuclear.contract import MatrixError, MatrixTypeError
 from intrigue.nuclear.dispatch import METHODS, Method, choose_method
+from intrigue.nuclear.forms import Center
 from intrigue.nuclear.score import OnNonfinite, nuclear_floor, nuclear_norm, nuclear_ratio, nuclear_score
+from intrigue.nuclear.source import Gathered
 
 __all__ = [
     "METHODS",
+    "Center",
+    "Gathered",
     "MatrixError",
     "MatrixTypeError",
     "Method",

@@ -50,6 +50,28 @@ def check_matrices(z: Tensor) -> None:
         )
 
 
+def check_gathered(query: Tensor, table: Tensor, index: Tensor) -> None:
+    """Nothing when these name rows to gather: (B, m) and (M, m) of one real type, (B, k) int64.
+
+    Raises MatrixTypeError or MatrixError otherwise. Whether the indices lie within the table is not checked.
+    """
+    if not all(isinstance(part, Tensor) for part in (query, table, index)):
+        raise MatrixTypeError("gathered rows need three tensors. Accepted: query (B, m), table (M, m), index (B, k).")
+    if query.dtype != table.dtype or query.dtype not in ACCEPTED_DTYPES or index.dtype != torch.int64:
+        raise MatrixTypeError(
+            f"gathered rows have dtypes {query.dtype}, {table.dtype}, {index.dtype}. Accepted: two tensors of one "
+            "floating type and an int64 index. Convert with .float() and .long() first."
+        )
+    shapes = tuple(query.shape), tuple(table.shape), tuple(index.shape)
+    if not all(len(shape) == 2 for shape in shapes) or shapes[0][1] != shapes[1][1] or shapes[0][0] != shapes[2][0]:
+        raise MatrixError(
+            f"gathered rows have shapes {shapes[0]}, {shapes[1]}, {shapes[2]}. Accepted: query (B, m), table (M, m), "
+            "index (B, k). Flatten batch axes first."
+        )
+    if shapes[0][1] == 0:
+        raise MatrixError("gathered rows have no entries. Accepted: m ≥ 1. Pass rows of at least one dimension.")
+
+
 def check_option(option: str, value: str, known: Collection[str]) -> None:
     """Nothing when `value` is a known value of `option`; raises MatrixError with the nearest one otherwise."""
     if value not in known:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from intrigue.nuclear.dispatch import Method
+from intrigue.nuclear.forms import Center
 
 # Entries converted to float64 at a time. 8 MiB stay near the cache on a CPU (a third less time than all at once,
 # measured at 2048 × 5 × 512); 1 GiB bounds the memory taken on a GPU.
@@ -34,11 +34,11 @@ class Norms(NamedTuple):
     exponent: Tensor  # (B,) int32
 
 
-def norms(z: Tensor, center: bool, method: Method) -> Norms:
-    """Norms of the matrices in `z` (B, n, m); with `center`, of their deviations from the mean row."""
+def norms(z: Tensor, center: Center, by_svd: bool) -> Norms:
+    """Norms of the matrices in `z` (B, n, m), by their singular values or by their Gram matrices."""
     on_cpu, size = z.device.type == "cpu", z.shape[-2] * z.shape[-1]
     matrices = CPU_ENTRIES // size if on_cpu else min(GPU_MATRICES, GPU_ENTRIES // size)
-    parts = [_norms_of_part(part, center, method) for part in torch.split(z, max(1, matrices))]
+    parts = [_norms_of_part(part, center, by_svd) for part in torch.split(z, max(1, matrices))]
     return Norms(*(torch.cat(column) for column in zip(*parts, strict=True)))
 
 
@@ -48,23 +48,25 @@ def shift(x: Tensor, exponent: Tensor) -> Tensor:
     return x * torch.exp2(half.double()) * torch.exp2((exponent - half).double())
 
 
-def center_rows(z: Tensor) -> Tensor:
-    """Rows minus their mean row; the first row goes first, so that nearly equal rows lose nothing to rounding."""
+def center_rows(z: Tensor, center: Center) -> Tensor:
+    """Rows minus the first or the mean row. The first goes first, so that nearly equal rows lose nothing."""
+    if center == "none":
+        return z
     offset = z - z[:, :1]
-    return offset - offset.mean(dim=-2, keepdim=True)
+    return offset if center == "first" else offset - offset.mean(dim=-2, keepdim=True)
 
 
-def _norms_of_part(part: Tensor, center: bool, method: Method) -> Norms:
+def _norms_of_part(part: Tensor, center: Center, by_svd: bool) -> Norms:
     z = part.double()
     exponent = torch.zeros(z.shape[0], dtype=torch.int32, device=z.device)
     if part.dtype == torch.float64:
         z, exponent = _near_one(z)
-    if center:
-        z = center_rows(z)
+    if center != "none":
+        z = center_rows(z, center)
         if part.dtype == torch.float64:  # Deviations may be far smaller than what they deviate from.
             z, smaller = _near_one(z)
             exponent = exponent + smaller
-    ratio, frobenius = _ratio_by_gram(z) if method == "gram" else _ratio_by_svd(z)
+    ratio, frobenius = _ratio_by_svd(z) if by_svd else _ratio_by_gram(z)
     # Rounding may leave the ratio an ulp outside its bounds [1, √min(n, m)], by Gram up to 1e-8 for equal rows.
     bounded = ratio.clamp(1.0, min(z.shape[-2:]) ** 0.5)
     ratio = torch.where(frobenius > 0, bounded, 0.0)

@@ -22,6 +22,9 @@ Numerics. A float32 Gram matrix is wrong for nearly equal states: its rounding e
 floor of 6e-4 on the ratio, as large as the signal at s/c = 3e-4. Everything here runs in float64 inside (Gram matrix of
 the smaller side, or SVD) and agrees with the float64 SVD to 1e-6 of the value for float32 input, s/c = 1e-6 included.
 
+Non-finite input raises, which reads one number back from the device. Where nothing can be read back, inside
+torch.compile and while a CUDA graph is captured, such matrices yield NaN as with on_nonfinite="propagate".
+
 Differs from the paper: score(0) is defined; the paper divides zero by zero.
 """
 
@@ -32,66 +35,76 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from intrigue.nuclear.contract import check_matrices, check_option, require_finite
+from intrigue.nuclear.contract import check_gathered, check_matrices, check_option, require_finite
 from intrigue.nuclear.dispatch import resolve_method
-from intrigue.nuclear.reference import Norms, norms, shift
+from intrigue.nuclear.forms import CENTERS, Center, Form
+from intrigue.nuclear.operator import NUCLEAR, NUCLEAR_GATHERED
+from intrigue.nuclear.source import Gathered
 
 OnNonfinite = Literal["raise", "propagate"]
 
 
 @torch.no_grad()
-def nuclear_score(z: Tensor, *, method: str = "auto", on_nonfinite: OnNonfinite = "raise") -> Tensor:
+def nuclear_score(z: Tensor | Gathered, *, method: str = "auto", on_nonfinite: OnNonfinite = "raise") -> Tensor:
     """‖Z‖_*/(‖Z‖_F √max(n, m)) of each matrix: (..., n, m) to (...,); 0 for a zero matrix.
 
     float32 out, or float64 for float64 in; never carries a gradient. Raises NonFiniteError for NaN or infinity in `z`;
     with on_nonfinite="propagate" those matrices, and only those, score NaN.
     """
-    found = _checked_norms("nuclear_score", z, False, method, on_nonfinite)
-    return _shaped(found.ratio / max(z.shape[-2:]) ** 0.5, z)
+    return _values("nuclear_score", z, "score", "none", method, on_nonfinite)
 
 
 @torch.no_grad()
 def nuclear_norm(
-    z: Tensor, center: bool = False, *, method: str = "auto", on_nonfinite: OnNonfinite = "raise"
+    z: Tensor | Gathered,
+    center: bool | Center = False,
+    *,
+    method: str = "auto",
+    on_nonfinite: OnNonfinite = "raise",
 ) -> Tensor:
-    """‖Z‖_*, the sum of singular values, of each matrix: (..., n, m) to (...,); `center` subtracts the mean row first.
+    """‖Z‖_*, the sum of singular values, of each matrix: (..., n, m) to (...,).
 
-    Types and non-finite entries as in `nuclear_score`. Infinite only where the norm itself is beyond the output's type.
+    `center` subtracts the mean row first (True, "mean") or the first row ("first"). Types and non-finite entries as in
+    `nuclear_score`. Infinite only where the norm itself is beyond the output's type.
     """
-    found = _checked_norms("nuclear_norm", z, center, method, on_nonfinite)
-    return _shaped(shift(found.ratio * found.frobenius, found.exponent), z)
+    chosen = ("mean" if center else "none") if isinstance(center, bool) else center
+    return _values("nuclear_norm", z, "norm", chosen, method, on_nonfinite)
 
 
 @torch.no_grad()
-def nuclear_ratio(z: Tensor, *, method: str = "auto", on_nonfinite: OnNonfinite = "raise") -> Tensor:
+def nuclear_ratio(z: Tensor | Gathered, *, method: str = "auto", on_nonfinite: OnNonfinite = "raise") -> Tensor:
     """‖Z‖_*/‖Z‖_F of each matrix, in [1, √min(n, m)], 0 for a zero matrix; otherwise as `nuclear_score`."""
-    return _shaped(_checked_norms("nuclear_ratio", z, False, method, on_nonfinite).ratio, z)
+    return _values("nuclear_ratio", z, "ratio", "none", method, on_nonfinite)
 
 
 @torch.no_grad()
-def nuclear_floor(z: Tensor, *, method: str = "auto", on_nonfinite: OnNonfinite = "raise") -> Tensor:
+def nuclear_floor(z: Tensor | Gathered, *, method: str = "auto", on_nonfinite: OnNonfinite = "raise") -> Tensor:
     """(ratio − 1)/(√d − 1) in [0, 1], d = min(n, m): 0 for equal rows, 1 for orthogonal ones; 0 where d = 1 or Z = 0.
 
     Subtracted in float64, absolute error ≤ 1e-7; a ratio rounded to float32 first would add another 1e-7.
     """
-    found = _checked_norms("nuclear_floor", z, False, method, on_nonfinite)
-    highest = min(z.shape[-2:]) ** 0.5
-    if highest == 1.0:
-        return _shaped(found.ratio * 0.0, z)
-    return _shaped((found.ratio - 1.0).clamp_min(0.0) / (highest - 1.0), z)
+    return _values("nuclear_floor", z, "floor", "none", method, on_nonfinite)
 
 
-def _checked_norms(name: str, z: Tensor, center: bool, method: str, on_nonfinite: str) -> Norms:
-    check_matrices(z)
+def _values(name: str, z: Tensor | Gathered, form: Form, center: str, method: str, on_nonfinite: str) -> Tensor:
     check_option("on_nonfinite", on_nonfinite, get_args(OnNonfinite))
-    n, m = z.shape[-2:]
-    chosen = resolve_method(method, z.device, z.dtype, n, m)
-    found = norms(z.reshape(-1, n, m), center, chosen)
-    if on_nonfinite == "raise":
-        require_finite(torch.isnan(found.frobenius).reshape(z.shape[:-2]), name)
-    return found
+    check_option("center", center, CENTERS)
+    values: Tensor
+    if isinstance(z, Gathered):
+        check_gathered(z.query, z.table, z.index)
+        n, m = z.index.shape[1] + 1, z.query.shape[1]
+        chosen = resolve_method(method, z.query.device, z.query.dtype, n, m)
+        values = NUCLEAR_GATHERED(z.query, z.table, z.index, form, center, chosen)
+    else:
+        check_matrices(z)
+        chosen = resolve_method(method, z.device, z.dtype, *z.shape[-2:])
+        values = NUCLEAR(z, form, center, chosen)
+    if on_nonfinite == "raise" and _may_read_back(values.device):
+        require_finite(torch.isnan(values), name)
+    return values
 
 
-def _shaped(values: Tensor, z: Tensor) -> Tensor:
-    """Values per matrix in the batch shape and the output type of `z`."""
-    return values.reshape(z.shape[:-2]).to(torch.float64 if z.dtype == torch.float64 else torch.float32)
+def _may_read_back(device: torch.device) -> bool:
+    if torch.compiler.is_compiling():
+        return False
+    return device.type != "cuda" or not torch.cuda.is_current_stream_capturing()

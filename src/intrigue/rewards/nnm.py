@@ -33,7 +33,7 @@ from intrigue.features import StateFeatures
 from intrigue.fields import NonNegativeInt, PositiveFraction, PositiveInt
 from intrigue.forward_models import ForwardModels
 from intrigue.neighbours import RingMemory, nearest_rows
-from intrigue.nuclear import nuclear_floor, nuclear_norm, nuclear_score
+from intrigue.nuclear import Center, Gathered, nuclear_floor, nuclear_norm, nuclear_score
 from intrigue.rewards.base import IntrinsicReward
 from intrigue.rewards.registry import register_reward
 from intrigue.spaces import Spaces
@@ -87,20 +87,24 @@ class NuclearNorm(IntrinsicReward):
 
     def score(self, batch: Transitions) -> Tensor:
         """The bonus of each transition, (T, N)."""
+        rows: Tensor | Gathered
+        center: Center
         if self.cfg.source == "ensemble":
             assert self.models is not None
-            rows = self.models(self.features(batch.obs), batch.action)  # (T, N, n, m)
-            center = rows.double().mean(-2, keepdim=True)
+            rows, center = self.models(self.features(batch.obs), batch.action), "mean"  # (T, N, n, m)
         else:
-            rows = self._neighbourhood(self.noise(self.features(getattr(batch, self.cfg.neighbours_of))))
-            center = rows[..., :1, :].double()
+            reached = self.noise(self.features(getattr(batch, self.cfg.neighbours_of)))
+            rows, center = self._neighbourhood(reached), "first"
+        # Curiosity looks for NaN in every bonus; looking here as well would make the device wait twice.
         match self.cfg.form:
             case "ratio":
-                return nuclear_score(rows)
+                bonus = nuclear_score(rows, on_nonfinite="propagate")
             case "floor":
-                return nuclear_floor(rows)
+                bonus = nuclear_floor(rows, on_nonfinite="propagate")
             case "centered":
-                return (nuclear_norm(rows.double() - center) / math.sqrt(rows.shape[-1])).to(rows.dtype)
+                norm = nuclear_norm(rows, center, on_nonfinite="propagate")
+                bonus = norm / math.sqrt(self.features.width)
+        return bonus.reshape(batch.reward.shape)
 
     def loss(self, batch: Transitions, rng: Generator) -> Tensor:
         """The models' loss on their shares of the samples and the encoder's own; zero where neither learns."""
@@ -118,14 +122,11 @@ class NuclearNorm(IntrinsicReward):
             diagonal = (time.unsqueeze(-1) + envs) % self.cfg.memory_stride == 0
             self.memory.add(encoded[diagonal & batch.valid])
 
-    def _neighbourhood(self, encoded: Tensor) -> Tensor:  # (T, N, n, m)
+    def _neighbourhood(self, encoded: Tensor) -> Gathered:
         """Each state's encoding followed by its n − 1 nearest, or as many as there are."""
         query = encoded.flatten(0, -2)  # (B, m)
         others = self.memory.filled() if self.memory is not None else query
         in_batch = others.shape[0] < self.cfg.n - 1 or self.memory is None
         others = query if in_batch else others
         k = min(self.cfg.n - 1, others.shape[0] - int(in_batch))
-        index = nearest_rows(query, others, k, skip_self=in_batch)  # (B, k)
-        rows = torch.cat([query.unsqueeze(1), others[index]], dim=1)
-        out: Tensor = rows.unflatten(0, encoded.shape[:-1])
-        return out
+        return Gathered(query, others, nearest_rows(query, others, k, skip_self=in_batch))

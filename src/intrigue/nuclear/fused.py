@@ -1,0 +1,93 @@
+"""The Triton path: which kernels run for which sizes, and their launch. No host synchronisation anywhere.
+
+    Gram kernel  ->  (B, D (D + 1) / 2)  ->  tridiagonal kernel  ->  (D, B) twice  ->  eigenvalue kernel  ->  values
+
+D = min(n, m) ≤ 32. What lies between the kernels stays in the GPU's second-level cache.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+import triton
+from torch import Tensor
+
+from intrigue.nuclear import gram_kernels, spectrum_kernels
+from intrigue.nuclear.forms import Center, Form
+from intrigue.nuclear.source import Source
+
+LARGEST_SIDE = 32  # one row of a tile per lane of a warp
+LARGEST_SMALL = 8  # gram_small needs 36 float64 accumulators per lane here; with 9 lines the registers run short
+
+FORMS: dict[Form, int] = {
+    "ratio": spectrum_kernels.FORM_RATIO,
+    "score": spectrum_kernels.FORM_SCORE,
+    "norm": spectrum_kernels.FORM_NORM,
+    "floor": spectrum_kernels.FORM_FLOOR,
+}
+CENTERS: dict[tuple[Center, Literal["rows", "columns"]], int] = {
+    ("none", "rows"): gram_kernels.CENTER_NONE,
+    ("none", "columns"): gram_kernels.CENTER_NONE,
+    ("mean", "rows"): gram_kernels.CENTER_MEAN_LINE,
+    ("mean", "columns"): gram_kernels.CENTER_MEAN_ENTRY,
+    ("first", "rows"): gram_kernels.CENTER_FIRST_LINE,
+    ("first", "columns"): gram_kernels.CENTER_FIRST_ENTRY,
+}
+
+
+def norms(source: Source, form: Form, center: Center) -> Tensor:
+    """The value of each matrix, (B,): float64 for float64 input, float32 otherwise."""
+    dtype, device = source.first.dtype, source.first.device
+    double = dtype == torch.float64
+    out = torch.empty(source.count, dtype=torch.float64 if double else torch.float32, device=device)
+    if source.count == 0:
+        return out
+    side = min(source.rows, source.columns)
+    triangle = torch.empty(source.count, side * (side + 1) // 2, dtype=torch.float64, device=device)
+    work = torch.empty(2 * side + 1, source.count, dtype=torch.float64, device=device)
+    exponents = torch.empty(source.count if double else 0, dtype=torch.int32, device=device)
+    _gram(source, side, triangle, exponents, center, double)
+    _spectrum(source, side, triangle, work, exponents, out, form, double)
+    return out
+
+
+def _gram(source: Source, side: int, triangle: Tensor, exponents: Tensor, center: Center, double: bool) -> None:
+    upright = source.rows <= source.columns
+    outer, inner, line, entry, table = source.strides
+    long = source.columns if upright else source.rows
+    if not upright:
+        line, entry = entry, line
+    mode = CENTERS[center, "rows" if upright else "columns"]
+    tensors = (source.first, source.table, source.index, triangle, exponents, source.inner, long)
+    strides = (outer, inner, line, entry, table)
+    options = {"center": mode, "gather": source.gather, "double": double}
+    grid = (source.count,)
+    if side <= LARGEST_SMALL:
+        # 16 bytes per lane and line, fewer where a line is shorter than that or the registers run short.
+        widest = 16 // source.first.element_size() if side <= 5 else 4
+        width = max(1, min(widest, triton.next_power_of_2(long) // 32))
+        gram_kernels.gram_small[grid](*tensors, *strides, D=side, WIDTH=width, **options, num_warps=1)
+        return
+    tile = 16 if side <= 16 else 32
+    block = max(16, min(64, triton.next_power_of_2(long)))
+    warps = 2 if tile == 16 else 4
+    gram_kernels.gram_tile[grid](*tensors, *strides, D=side, SIDE=tile, K=block, **options, num_warps=warps)
+
+
+def _spectrum(
+    source: Source, side: int, triangle: Tensor, work: Tensor, exponents: Tensor, out: Tensor, form: Form, double: bool
+) -> None:
+    count = source.count
+    tile = max(2, triton.next_power_of_2(side))
+    matrices = max(1, 1024 // (tile * tile)) if tile > 4 else 32
+    diagonal, squares, traces = work[:side], work[side : 2 * side], work[2 * side]
+    grid = (triton.cdiv(count, matrices),)
+    spectrum_kernels.tridiagonal[grid](
+        triangle, diagonal, squares, traces, count, D=side, SIDE=tile, MATRICES=matrices, num_warps=1
+    )
+    lanes = (triton.cdiv(count, 32),)
+    spectrum_kernels.eigenvalues[lanes](
+        diagonal, squares, traces, exponents, out, count, max(source.rows, source.columns),
+        D=side, LANES=32, form=FORMS[form], double=double, num_warps=1,
+    )  # fmt: skip
