@@ -67,3 +67,17 @@ def test_constant_and_zero_rewards_stay_finite():
             for _ in range(50):
                 scale.observe(torch.full((8, 4), value))
             assert 0 < scale.scale() < float("inf")
+
+
+def test_moments_of_bytes_are_those_of_their_numbers():
+    rng = torch.Generator().manual_seed(0)
+    frames = torch.randint(0, 256, (300, 3, 5), generator=rng, dtype=torch.uint8)
+    frames[:, 0, 0], frames[:, 1, 1] = 255, 0  # one that never changes, at the far end
+    quick, plain = RunningMoments((3, 5)), RunningMoments((3, 5))
+    for part in (frames[:7], frames[7:]):
+        quick.observe(part)
+        plain.observe(part.double())
+    for one, two in zip(quick.moments(), plain.moments(), strict=True):
+        torch.testing.assert_close(one, two, rtol=1e-12, atol=1e-10)
+    sample = quick.joined(frames[:2], unbiased=True), plain.joined(frames[:2].double(), unbiased=True)
+    torch.testing.assert_close(sample[0].var, sample[1].var, rtol=1e-12, atol=1e-10)
