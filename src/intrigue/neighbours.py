@@ -109,9 +109,8 @@ def _picked(
         # ‖q‖² is the same for every candidate of a row, so it cannot change their order.
         distance = torch.addmm(norms, part, memory.mT, alpha=-2)  # (b, M)
         if own != "no":
-            mine = torch.arange(part.shape[0], device=query.device)
             # Rounding could put a close other row before the row itself; -inf keeps the row first.
-            distance[mine, mine + start] = torch.inf if own == "skip" else -torch.inf
+            distance[:, start:].fill_diagonal_(torch.inf if own == "skip" else -torch.inf)
         yield slice(start, start + part.shape[0]), distance.topk(k, largest=False).indices
 
 
