@@ -94,7 +94,22 @@ def test_eval_plays_and_films(run, suffix):
 
 def test_list_names_everything(run):
     for kind, known in {
-        "rewards": "aps apt cic diayn disagreement icm mix nnm nnmc none proto re3 rnd smm".split(),
+        "rewards": [
+            "aps",
+            "apt",
+            "cic",
+            "diayn",
+            "disagreement",
+            "icm",
+            "mix",
+            "nnm",
+            "nnmc",
+            "none",
+            "proto",
+            "re3",
+            "rnd",
+            "smm",
+        ],
         "agents": ["ppo", "random"],
         "envs": ["chain", "gym", "noisy-tv", "rooms"],
         "presets": ["quickstart"],
