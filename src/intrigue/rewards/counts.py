@@ -83,6 +83,8 @@ class Counts(IntrinsicReward):
         super().__init__(cfg, spaces)
         self.cfg = cfg
         by_hash = cfg.variant != "kernel"
+        if cfg.variant == "simhash":
+            self.reads = frozenset({"next_obs"})
         self.hash = SimHash(spaces.obs.size, cfg.bits) if by_hash else None
         self.features = None if by_hash else StateFeatures("idf", "raw", spaces, cfg.feature_dim, cfg.hidden)
         self.kernel = None if by_hash else _kernel(cfg)

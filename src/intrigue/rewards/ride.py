@@ -23,8 +23,8 @@ points to density models, for which the kernel stands in. φ is our encoder, whe
 Differs from the official code (facebookresearch/impact-driven-exploration): there the last frame of an unroll is
 counted twice, and the last row of an episode sees the frame after the reset; both are left out. Its losses are summed
 over time, ours averaged, with the same weights between them.
-Cost: two encoder passes per score, two with gradient per learning epoch; memory one number per state of an episode
-(equality) or D (kernel, with one more encoder pass over the states still to be remembered).
+Cost: two encoder passes per score (nearly one for images on a CPU), two with gradient per learning epoch; memory one
+number per state of an episode (equality) or D (kernel, with one more encoder pass over the states to be remembered).
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class RIDE(IntrinsicReward):
 
     def score_parts(self, batch: Transitions) -> tuple[Tensor, Parts]:
         """The bonus, the impact and the visits it was made of, and the distance behind visits by kernel."""
-        here, there = self._encode(batch.obs), self._encode(batch.next_obs)
+        here, there = map(self.noise, self.features.pair(batch))
         impact = torch.linalg.vector_norm(there - here, dim=-1)
         trail = self._trail(batch)
         parts = {"impact": impact}
@@ -111,7 +111,7 @@ class RIDE(IntrinsicReward):
 
     def loss(self, batch: Transitions, rng: Generator) -> Tensor:
         """The weighted forward and inverse losses; both shape the encoding."""
-        here, there = self._encode(batch.obs), self._encode(batch.next_obs)
+        here, there = map(self.noise, self.features.pair(batch))
         missed = self.forward_model(torch.cat([here, batch.action], -1)) - there
         forward = missed.square().sum(-1) / 2 if self.paper else torch.linalg.vector_norm(missed, dim=-1)
         inverse = self.features.inverse_loss(here, there, batch.action)

@@ -60,10 +60,11 @@ class RNDAlpha(IntrinsicReward):
     """How unusual the RND error of the state reached is, in standard deviations above 1."""
 
     signed = True
+    reads = frozenset({"next_obs"})
 
     def __init__(self, cfg: RNDAlphaConfig, spaces: Spaces) -> None:
         super().__init__(cfg, spaces)
-        self.rnd = RND(RNDConfig(feature_dim=cfg.feature_dim, hidden=cfg.hidden), spaces)
+        self.rnd = RND(RNDConfig(variant="official", feature_dim=cfg.feature_dim, hidden=cfg.hidden), spaces)
         self.noise = self.rnd.noise
         self.errors = RunningMoments()
 
