@@ -53,21 +53,15 @@ class RunningMoments(nn.Module):
     @torch.no_grad()
     def observe(self, values: Tensor) -> None:
         """Merge a batch: any leading axes, then `shape`."""
-        self.commit(self.joined(values))
-
-    def joined(self, values: Tensor, *, unbiased: bool = False) -> Moments:
-        """What the moments would be with a batch; `unbiased` merges its sample variance, where it has one."""
         rows = values.reshape(-1, *self.shape)
-        count = rows.shape[0]
-        if count == 0:
-            return self.moments()
+        if rows.shape[0] == 0:
+            return
         if rows.dtype == torch.uint8:
             mean, var = _byte_moments(rows)
-            var = var * count / (count - 1) if unbiased and count > 1 else var
         else:
             rows = rows.to(torch.float64)
-            mean, var = rows.mean(0), rows.var(0, unbiased=unbiased and count > 1)
-        return self.moments().merged(Moments(torch.full_like(self.count, count), mean, var))
+            mean, var = rows.mean(0), rows.var(0, unbiased=False)
+        self.commit(self.moments().merged(Moments(torch.full_like(self.count, rows.shape[0]), mean, var)))
 
     def moments(self) -> Moments:
         """What has been observed so far."""
@@ -82,6 +76,14 @@ class RunningMoments(nn.Module):
     def std(self) -> Tensor:
         """Standard deviation, never exactly zero."""
         return (self.var + EPSILON).sqrt()
+
+
+def valid_moments(values: Tensor, valid: Tensor, *, unbiased: bool = False) -> Moments:
+    """Moments of the entries that are valid, without waiting for the device; where none is, a sample of size 0."""
+    size = valid.sum(dtype=torch.float64)
+    mean = values.double().where(valid, 0).sum() / size.clamp_min(1)
+    offset = (values.double() - mean).where(valid, 0)
+    return Moments(size, mean, offset.square().sum() / (size - 1 if unbiased else size).clamp_min(1))
 
 
 def _byte_moments(rows: Tensor) -> tuple[Tensor, Tensor]:

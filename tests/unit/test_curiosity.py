@@ -171,4 +171,4 @@ def test_curiosity_and_reward_fields_never_share_a_name():
 
 def test_unknown_reward_names_the_nearest():
     with pytest.raises(ConfigError, match="Did you mean 'nnm'"):
-        make("nmm")
+        make("nnmm")

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from intrigue.normalize import ReturnScale, RunningMoments, ValueScale
+from intrigue.normalize import ReturnScale, RunningMoments, ValueScale, valid_moments
 
 
 @settings(max_examples=40, deadline=None)
@@ -79,5 +79,17 @@ def test_moments_of_bytes_are_those_of_their_numbers():
         plain.observe(part.double())
     for one, two in zip(quick.moments(), plain.moments(), strict=True):
         torch.testing.assert_close(one, two, rtol=1e-12, atol=1e-10)
-    sample = quick.joined(frames[:2], unbiased=True), plain.joined(frames[:2].double(), unbiased=True)
-    torch.testing.assert_close(sample[0].var, sample[1].var, rtol=1e-12, atol=1e-10)
+
+
+def test_moments_of_valid_entries():
+    values = torch.tensor([[1.0, float("inf")], [3.0, 8.0]])
+    valid = torch.tensor([[True, False], [True, True]])
+    biased, sample = (valid_moments(values, valid, unbiased=unbiased) for unbiased in (False, True))
+    assert [float(each) for each in biased] == [3, 4, 26 / 3]  # 1, 3, 8: squares of −3, −1, 4 sum to 26
+    assert float(sample.var) == 13
+    one = torch.tensor([[True, False], [False, False]])
+    assert [float(each) for each in valid_moments(values, one, unbiased=True)] == [1, 1, 0]
+    running = RunningMoments()
+    running.observe(values[valid])
+    merged = running.moments().merged(valid_moments(values, torch.zeros_like(valid)))
+    assert all(torch.equal(one, two) for one, two in zip(merged, running.moments(), strict=True))

@@ -36,7 +36,7 @@ from torch import Tensor
 from intrigue.features import StateFeatures
 from intrigue.fields import NonNegativeInt, PositiveInt
 from intrigue.neighbours import RingMemory
-from intrigue.normalize import RunningMoments
+from intrigue.normalize import Moments, RunningMoments, valid_moments
 from intrigue.particles import ParticleEntropy
 from intrigue.rewards.base import IntrinsicReward
 from intrigue.rewards.registry import register_reward
@@ -96,7 +96,7 @@ class RE3(IntrinsicReward):
             valid = torch.cat([valid, valid.new_ones(remembered.shape[0])])
         distance, parts = self.entropy.score(encoded, batch.valid, candidates, allowed=valid, aligned=True)
         if self.moments is not None:
-            deviation = self.moments.joined(distance[batch.valid], unbiased=True).var.sqrt()
+            deviation = self._merged(self.moments, distance, batch).var.sqrt()
             distance = distance / deviation.clamp_min(SMALLEST_DEVIATION).to(distance.dtype)
         return distance if self.cfg.variant == "official" else distance.log1p(), parts
 
@@ -104,9 +104,14 @@ class RE3(IntrinsicReward):
     def observe(self, batch: Transitions, parts: Parts) -> None:
         """Remember the valid states, and commit the distances whose deviation `score_parts` used."""
         if self.moments is not None:
-            self.moments.commit(self.moments.joined(parts["distance"][batch.valid], unbiased=True))
+            self.moments.commit(self._merged(self.moments, parts["distance"], batch))
         if self.memory is not None:
             self.memory.add(self._encoded(batch)[batch.valid])
+
+    @staticmethod
+    def _merged(moments: RunningMoments, distance: Tensor, batch: Transitions) -> Moments:
+        """The running moments with this batch's distances; the official code merges sample variances."""
+        return moments.moments().merged(valid_moments(distance, batch.valid, unbiased=True))
 
     def _encoded(self, batch: Transitions) -> Tensor:  # (T, N, D)
         encoded: Tensor = self.features(getattr(batch, self.cfg.neighbours_of))

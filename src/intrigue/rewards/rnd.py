@@ -35,7 +35,7 @@ from torch import Generator, Tensor, nn
 
 from intrigue.fields import NonNegativeInt, PositiveInt
 from intrigue.networks import Encoder, freeze, init_orthogonal, mlp
-from intrigue.normalize import RunningMoments
+from intrigue.normalize import Moments, RunningMoments, valid_moments
 from intrigue.rewards.base import IntrinsicReward
 from intrigue.rewards.registry import register_reward
 from intrigue.spaces import ObsSpec, Spaces
@@ -95,7 +95,7 @@ class RND(IntrinsicReward):
         error = self._error(batch)
         if self.moments is None:
             return error, {}
-        deviation = self.moments.joined(error[batch.valid], unbiased=True).var.sqrt() + SMALLEST_DEVIATION
+        deviation = self._merged(self.moments, error, batch).var.sqrt() + SMALLEST_DEVIATION
         return error / deviation.to(error.dtype), {"error": error}
 
     def loss(self, batch: Transitions, rng: Generator) -> Tensor:
@@ -106,7 +106,12 @@ class RND(IntrinsicReward):
     def observe(self, batch: Transitions, parts: Parts) -> None:
         """urlb: commit the errors whose deviation `score_parts` used."""
         if self.moments is not None:
-            self.moments.commit(self.moments.joined(parts["error"][batch.valid], unbiased=True))
+            self.moments.commit(self._merged(self.moments, parts["error"], batch))
+
+    @staticmethod
+    def _merged(moments: RunningMoments, error: Tensor, batch: Transitions) -> Moments:
+        """The running moments with this batch's errors; URLB merges sample variances."""
+        return moments.moments().merged(valid_moments(error, batch.valid, unbiased=True))
 
     def _error(self, batch: Transitions) -> Tensor:  # (T, N)
         seen = self._seen(batch)
