@@ -12,7 +12,8 @@ from intrigue.run.driver import start
 ROOM = {
     "env": "rooms", "env.rooms": 1, "env.room_size": 7, "env.max_steps": 20, "pool.num_envs": 64, "pool.workers": 0,
     "agent.hidden": 64, "agent.rollout_steps": 40, "agent.learning_rate": 1e-3, "curiosity.learning_rate": 1e-3,
-    "reward": "diayn", "reward.skills": 4, "reward.every": 10, "reward.hidden": 64, "steps": 25_600, "threads": 1, "device": "cpu",
+    "reward": "diayn", "reward.skills": 4, "reward.every": 10, "reward.hidden": 64,
+    "steps": 25_600, "threads": 1, "device": "cpu",
 }  # fmt: skip
 
 
