@@ -7,7 +7,7 @@ The documentation's grid and the cards are made from this, and a test builds eve
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,8 +54,8 @@ def served(name: str) -> list[Served]:
 
 
 def spaces_section(name: str) -> str:
-    """What one reward serves, for its card: everything, or everything but a list of refusals."""
-    everything = f"{', '.join(OBSERVATIONS)} observations with {', '.join(ACTIONS)} actions"
+    """What one reward serves and asks for, for its card: all spaces, or all but a list of refusals."""
+    everything = f"{_listed(OBSERVATIONS)} observations, with {_listed(ACTIONS)} actions"
     refused: list[str] = []
     for row in served(name):
         variant = f"variant `{row.variant}`, " if row.variant else ""
@@ -65,7 +65,22 @@ def spaces_section(name: str) -> str:
                 those = [action for action in ACTIONS if row.reasons[obs, action] == reason]
                 actions = "" if len(those) == len(ACTIONS) else f" with {', '.join(those)} actions"
                 refused += [f"- {variant}{obs}{actions}: {reason}"] if reason else []
-    return "\n".join([f"All {everything}, but:", "", *refused]) if refused else f"All {everything}."
+    lines = [f"{everything.capitalize()}, but not:", "", *refused] if refused else [f"{everything.capitalize()}."]
+    return "\n".join([*lines, *(f"\n{text}" for text in _asks(name))])
+
+
+def _asks(name: str) -> list[str]:
+    """What a reward needs beside its spaces."""
+    entry = REWARDS.get(name)
+    asked = ["It follows episodes in time order, so agents that replay are refused."] if entry.cls.needs_order else []
+    if skills := entry.cls.skills(entry.config(**entry.defaults)):
+        asked.append(f"It asks the policy to follow skills ({skills.kind}, {skills.width} numbers by default).")
+    return asked
+
+
+def _listed(names: Iterable[str]) -> str:
+    *most, last = names
+    return f"{', '.join(most)} and {last}"
 
 
 def grid_page(pages: Mapping[str, str]) -> str:

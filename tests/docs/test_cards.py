@@ -117,6 +117,12 @@ def test_the_site_has_a_page_for_every_reward_file() -> None:
         assert page.count("```") % 2 == 0
 
 
+def test_the_guide_lists_every_reward_once_with_its_card() -> None:
+    guide = (ROOT / "docs" / "rewards.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\| \[`(\w+)`\]\(rewards/(\w+)\.md\) \|", guide, re.MULTILINE)
+    assert sorted(listed) == sorted((each.name, stem) for stem, registered in FILES.items() for each in registered)
+
+
 EXAMPLE = """An example of a card (Nobody 2020, arXiv:2001.00001, section 2).
 
     r(s) = |a_1 * b|          # of columns
@@ -164,4 +170,10 @@ def test_a_card_without_variants_or_paper_is_whole() -> None:
     assert page.startswith("# No bonus at all: the control arm\n")
     assert "## Variants" not in page and "## Citation" not in page
     assert "**Cost:** none." in page and "\nNone.\n" in page
-    assert "All pixels, vector, dict observations" in page
+    assert "Pixels, vector and dict observations, with discrete, multi-discrete and continuous actions." in page
+
+
+def test_a_card_says_what_the_reward_asks_of_the_agent() -> None:
+    assert "time order" in spaces_section("ngu") and "skills" not in spaces_section("ngu")
+    assert "skills (one-hot, 16 numbers" in spaces_section("diayn") and "time order" not in spaces_section("diayn")
+    assert "- variant `urlb`, pixels: " in spaces_section("icm")

@@ -223,6 +223,8 @@ def test_trees_by_hand():
     assert leaves(parse("rnd*nnm(n=7) + rnd + nnm(n=7)")) == [a, b], "the same text is the same part"
     assert total([]) == Number(0) and times([]) == Number(1)
     assert labels(["nnm", "nnm", "rnd", "nnm_2", "nnm"]) == ["nnm", "nnm_2", "rnd", "nnm_2_2", "nnm_3"]
+    at_the_limit = {a: torch.tensor([[3.0, 4.0]]), b: torch.tensor([[0.5, 0.6]])}
+    assert evaluate(Gate(a, b, 0.5), at_the_limit, {}).tolist() == [[0.0, 4.0]], "above, not at"
     assert bounds(parse("1 - clip(rnd, 0, 2)"), {a: False}) == (-1, 1)
     assert bounds(parse("0*nnm(n=7)"), {b: True}) == (0, 0)
 
