@@ -142,7 +142,9 @@ def rolling_images(time, envs):
     batch = random_batch(obs=IMAGE.shape, time=time, envs=envs)
     next_obs = torch.cat([batch.obs[1:], batch.next_obs[-1:]])
     next_obs[1, 0], next_obs[2, 1] = batch.next_obs[1, 0], batch.next_obs[2, 1]  # what stood there before the reset
-    return batch.replace(next_obs=next_obs)
+    ended = torch.zeros(time, envs, dtype=torch.bool)
+    ended[1, 0] = ended[2, 1] = True
+    return batch.replace(next_obs=next_obs, terminated=ended)
 
 
 def test_states_reached_and_left_are_encoded_once(monkeypatch):
