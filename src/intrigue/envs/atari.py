@@ -1,0 +1,141 @@
+"""The Atari 2600 through ale-py: `atari/Breakout` and a hundred games more, under a named published protocol.
+
+    observation   (4, 84, 84) uint8: the last four pictures, each the brighter of two frames, grey (`atari_screen`)
+    action        one of the game's minimal set, repeated for four frames
+    reward        the score gained in those frames, as the game counts it, never clipped
+    episode       a whole game, or a life under `dqn`; cut off (truncated) at the protocol's limit of frames
+
+Sticky actions are drawn per frame from the environment's own stream: with probability p the action of the frame
+before is repeated, whatever was asked for; before the first frame of a game that action is the no-op. Resume is exact
+to the pixel (`atari_emulator`). Needs the extra `atari`; `atari_protocols` has every value with its source.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, final
+
+import gymnasium as gym
+import numpy as np
+
+from intrigue.envs.atari_games import ROM_ID_OF, check_name
+from intrigue.envs.atari_protocols import PROTOCOLS, SIDE
+from intrigue.envs.atari_stack import Stack
+from intrigue.envs.base import Env, EnvInfo, Step
+from intrigue.envs.registry import register_env
+from intrigue.fields import NonNegativeInt
+from intrigue.spaces import Array
+from intrigue.state import State
+
+NOOP = 0  # The emulator's own number of the action that does nothing.
+
+
+@dataclass(frozen=True)
+class AtariConfig:
+    """Settings of `atari`."""
+
+    protocol: Literal["disagreement", "large-scale-curiosity", "rnd", "dqn"] = "disagreement"  # paper: Pathak et al.
+    max_episode_steps: NonNegativeInt = 0  # agent steps of four frames; 0: the protocol's limit of frames
+    full_action_space: bool = False  # all 18 actions instead of the game's minimal set; paper's code: minimal
+
+
+@register_env("atari", config=AtariConfig)
+@final
+class Atari(Env):
+    """One game. The emulator is imported when it is built, so that names can be checked without it."""
+
+    examples = ("Breakout", "Qbert")
+
+    def __init__(self, cfg: AtariConfig, name: str) -> None:
+        from intrigue.envs.atari_emulator import Emulator
+        from intrigue.envs.atari_palette import palette
+        from intrigue.envs.atari_screen import Screen
+
+        self._protocol = PROTOCOLS[cfg.protocol]
+        self._emulator = Emulator(ROM_ID_OF[name])
+        height, width = self._emulator.height, self._emulator.width
+        self._screen = Screen(palette(ROM_ID_OF[name]), height, width, self._protocol.resize)
+        self._actions = list(range(18)) if cfg.full_action_space else self._emulator.minimal_actions
+        self._max_steps = cfg.max_episode_steps or self._protocol.max_frames // self._protocol.skip
+        self._stack = Stack(self._protocol.stack)
+        self._rng = np.random.default_rng(0)
+        self._last_action, self._time, self._lives = NOOP, 0, 0
+        self._goes_on = False  # Whether the next episode continues this game: a life was lost, and others are left.
+        self.info = EnvInfo(
+            gym.spaces.Box(0, 255, (self._protocol.stack, SIDE, SIDE), np.uint8),
+            gym.spaces.Discrete(len(self._actions)),
+            frames_per_step=self._protocol.skip,
+        )
+
+    @classmethod
+    def check_name(cls, name: str) -> list[str]:
+        return check_name(name)
+
+    def reset(self, seed: int | None) -> Array:
+        if seed is not None:
+            self._rng = np.random.default_rng(seed)
+            self._emulator.load_again()
+        older = self._emulator.older
+        if seed is not None or not self._goes_on:
+            self._new_game()
+            older = self._emulator.newer  # The first picture of a game is one frame, after no-ops too.
+        self._goes_on = False
+        self._lives = self._emulator.lives
+        picture = np.empty((SIDE, SIDE), np.uint8)
+        self._screen(older, self._emulator.newer, picture)
+        self._stack.fill(picture)
+        return self._stack.window
+
+    def step(self, action: Array) -> Step:
+        reward, over = self._emulator.play(self._effective(self._actions[int(action)]))
+        self._time += 1
+        self._screen(self._emulator.older, self._emulator.newer, self._stack.next_slot())
+        lives = self._emulator.lives
+        lost = self._protocol.life_ends and lives < self._lives and not over
+        self._lives = lives
+        truncated = not over and self._time >= self._max_steps
+        self._goes_on = lost and not truncated
+        return Step(self._stack.window, reward, over or self._goes_on, truncated)
+
+    def snapshot(self) -> State:
+        return {
+            "emulator": self._emulator.snapshot(),
+            "stack": self._stack.window.copy(),
+            "rng": self._rng.bit_generator.state,
+            "last_action": self._last_action,
+            "time": self._time,
+            "lives": self._lives,
+            "goes_on": self._goes_on,
+        }
+
+    def restore(self, state: State) -> None:
+        self._emulator.restore(state["emulator"])
+        self._stack.put(np.asarray(state["stack"], np.uint8))
+        self._rng.bit_generator.state = state["rng"]
+        self._last_action, self._time = state["last_action"], state["time"]
+        self._lives, self._goes_on = state["lives"], state["goes_on"]
+
+    def render(self) -> Array:
+        return self._emulator.picture()
+
+    def _effective(self, asked: int) -> list[int]:
+        """The action of each frame of one step, after the sticky draws."""
+        sticky, skip = self._protocol.sticky, self._protocol.skip
+        if not sticky:
+            return [asked] * skip
+        actions, last = [], self._last_action
+        for draw in self._rng.random(skip).tolist():
+            if draw >= sticky:
+                last = asked
+            actions.append(last)
+        self._last_action = last
+        return actions
+
+    def _new_game(self) -> None:
+        self._emulator.new_game()
+        self._last_action, self._time = NOOP, 0
+        if self._protocol.noop_max:
+            for _ in range(int(self._rng.integers(1, self._protocol.noop_max + 1))):
+                # A game cannot end within half a second of doing nothing; if one did, it would begin again.
+                if self._emulator.play([NOOP])[1]:
+                    self._emulator.new_game()

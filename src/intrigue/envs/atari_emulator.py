@@ -1,0 +1,180 @@
+"""One Atari 2600 that can be put back exactly where it was, pixels included.
+
+ale-py's own saved state is not enough: it holds neither the picture nor the two buffers a picture is drawn into, so
+the first frames after a restore can show pixels of another game (Amidar), and in Q*bert and Tetris it lacks a flag
+without which the game goes on differently (Farama-Foundation/Arcade-Learning-Environment, pull requests 732 and 739).
+So a snapshot here is an *earlier* state together with everything done since; restoring it plays that again:
+
+    base state (None: as loaded)  --events-->  now          event: an action 0..17, or RESTART for a new game
+
+Without sticky actions, which are drawn outside, the emulator is a deterministic function of its events; tests compare
+whole traces. At least `MARK_EVERY` events lie between base and now unless the base is a fresh load, so every pixel has
+been drawn anew. Memory, both screens and lives are compared with what they were; a difference is an error, never a
+silently different game.
+"""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import numpy as np
+from ale_py import ALEInterface, ALEState, LoggerMode, roms
+
+from intrigue.envs.atari_screen import Bytes
+from intrigue.errors import RunError
+from intrigue.state import State
+
+RESTART = 255  # The event of a new game; actions are below 18.
+MARK_EVERY = 256  # Events: replaying up to twice as many takes 40 ms, and saving a state each time costs nothing.
+
+# Their saved state does not go on like the original in ale-py 0.12.1: their games are replayed from the start.
+NO_STATE = frozenset({"qbert", "tetris", "pitfall2", "miniature_golf"})
+# Of these, a reset also remembers something of the games before, so each game of theirs is loaded anew.
+NO_STATE_NOR_RESET = frozenset({"pitfall2", "miniature_golf"})
+# Games whose reset leaves the same memory and pictures whatever was played before, random memory included, and whose
+# first state restored leaves them too: that takes 30 µs instead of 3 ms. In the others a reset remembers something
+# (memory that the game does not clear), or the first picture after a restore shows the game before (Amidar).
+SAME_START_TEXT = """
+    adventure air_raid alien asterix asteroids atlantis atlantis2 bank_heist basic_math battle_zone blackjack
+    bowling breakout carnival casino centipede crazy_climber darkchambers defender donkey_kong double_dunk
+    earthworld elevator_action enduro et flag_capture frogger galaxian gopher gravitar human_cannonball
+    jamesbond journey_escape kangaroo keystone_kapers king_kong klax laser_gates lost_luggage mario_bros
+    montezuma_revenge mr_do ms_pacman name_this_game othello pacman phoenix pitfall pong riverraid road_runner
+    robotank skiing space_invaders star_gunner superman tic_tac_toe_3d turmoil tutankham up_n_down
+    video_checkers video_chess video_cube video_pinball wizard_of_wor word_zapper zaxxon
+"""
+SAME_START = frozenset(SAME_START_TEXT.split())
+
+
+@final
+class Emulator:
+    """The console with one game in it, and the last two screens as indices into the palette."""
+
+    def __init__(self, rom_id: str) -> None:
+        self._rom_id = rom_id
+        path = roms.get_rom_path(rom_id)
+        assert path is not None, rom_id
+        self._path = path
+        self._base: ALEState | None
+        self._mark: ALEState | None
+        self._keeps_start = rom_id in SAME_START
+        ALEInterface.setLoggerMode(LoggerMode.Error)
+        self._load()
+        self.minimal_actions = [each.value for each in self._ale.getMinimalActionSet()]
+        self.height, self.width = self._ale.getScreenDims()
+        self.older, self.newer = self._ale.getScreen(), self._ale.getScreen()
+        self._start_screen = self.newer.copy()
+
+    def new_game(self) -> None:
+        """What the console's reset does: exactly, but faster where restoring the first start is the same."""
+        if not self._is_fresh():
+            self._restart()
+        self._show_start()
+
+    def load_again(self) -> None:
+        """As if just built: what the games before may have left in memory is gone."""
+        if not self._is_fresh():
+            self._load()
+
+    def play(self, actions: list[int]) -> tuple[float, bool]:
+        """Show these actions to the game, one frame each, until it is over; the score gained, and whether it is."""
+        ale, score, over, played = self._ale, 0, False, 0
+        for action in actions:
+            score += ale.act(action)
+            self.older, self.newer = self.newer, self.older
+            ale.getScreen(self.newer)
+            played += 1
+            if ale.game_over():
+                over = True
+                break
+        self._log += bytes(actions[:played])
+        if len(self._log) >= MARK_EVERY and self._rom_id not in NO_STATE:
+            self._set_mark()
+        return float(score), over
+
+    @property
+    def lives(self) -> int:
+        """Lives left, 0 where the game does not count them."""
+        return self._ale.lives()
+
+    def picture(self) -> Bytes:
+        """The screen in colour, (height, width, 3)."""
+        return self._ale.getScreenRGB()
+
+    def snapshot(self) -> State:
+        """A base state, the events since, and what must be there once they have been played again."""
+        base = None if self._base is None else np.frombuffer(self._base.serialize(), np.uint8).copy()
+        events = np.frombuffer(bytes(self._base_log + self._log), np.uint8).copy()
+        return {"base": base, "events": events, "witness": self._witness()}
+
+    def restore(self, state: State) -> None:
+        """Play the snapshot's events again and make sure of the result."""
+        if state["base"] is None:
+            self.load_again()
+            self._show_start()
+        else:
+            self._base = ALEState(np.asarray(state["base"], np.uint8).tobytes())
+            self._ale.restoreState(self._base)
+        self._log, self._base_log, self._mark = bytearray(), bytearray(), None
+        for event in np.asarray(state["events"], np.uint8).tolist():
+            if event == RESTART:
+                self._restart()
+                self._show_start()
+            else:
+                self.play([event])
+        wrong = [name for name, value in self._witness().items() if not np.array_equal(value, state["witness"][name])]
+        if wrong:
+            raise RunError(
+                f"{self._rom_id} did not come back as it was saved: {', '.join(wrong)} differ after "
+                f"{len(state['events'])} replayed frames. Resume with the ale-py the run was saved with "
+                "(provenance.json names it), or start a new run."
+            )
+
+    def _is_fresh(self) -> bool:
+        return not self._log and not self._base_log and self._base is None
+
+    def _show_start(self) -> None:
+        # A restored state leaves the old picture standing until the next frame.
+        self.newer[...] = self._start_screen if self._keeps_start else self._ale.getScreen()
+        self.older[...] = self.newer
+
+    def _witness(self) -> dict[str, Any]:
+        return {
+            "memory": self._ale.getRAM(),
+            "older": self.older.copy(),
+            "newer": self.newer.copy(),
+            "lives": self._ale.lives(),
+            "over": self._ale.game_over(),
+        }
+
+    def _load(self) -> None:
+        self._ale = ALEInterface()
+        # Sticky actions are drawn outside: the emulator forgets its last action when it is saved.
+        self._ale.setFloat("repeat_action_probability", 0.0)
+        self._ale.setInt("random_seed", 0)  # A fixed one, lest it take the clock; nothing draws from it.
+        self._ale.loadROM(self._path)
+        self._ale.reset_game()
+        self._start = self._ale.cloneState()
+        self._base, self._mark = None, None
+        self._base_log, self._log = bytearray(), bytearray()
+
+    def _restart(self) -> None:
+        if self._rom_id in NO_STATE:
+            # Q*bert's and Tetris's resets leave what a fresh load leaves (tests compare): the past can be forgotten.
+            if self._rom_id in NO_STATE_NOR_RESET:
+                self._load()
+            else:
+                self._ale.reset_game()
+                self._log.clear()
+            return
+        if self._keeps_start:
+            self._ale.restoreState(self._start)
+        else:
+            self._ale.reset_game()
+        self._log.append(RESTART)
+
+    def _set_mark(self) -> None:
+        if self._mark is not None:
+            self._base, self._base_log = self._mark, bytearray()
+        self._base_log += self._log
+        self._mark, self._log = self._ale.cloneState(), bytearray()

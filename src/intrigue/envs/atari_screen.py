@@ -1,0 +1,132 @@
+"""From two raw screens to one 84 x 84 picture: brighter of the two, grey, shrink. Exact, and the same on every machine.
+
+    colour[c] = max(older[c], newer[c])                               per pixel and channel, c in {R, G, B}
+    grey      = (299 R + 587 G + 114 B) / 1000                        luminance (ITU-R BT.601)
+    picture   = V · grey · Hᵀ / (v hᵀ),   v = V·1, h = H·1            a filter per axis, weights normalised per pixel
+
+`bilinear` is Pillow's filter: a triangle as wide as one output pixel on either side. `area` is OpenCV's: the share of
+each input pixel that an output pixel covers. Both have rational weights, so V and H hold whole numbers, and while the
+sums stay below 2^24 a float32 product of them is exact in whatever order a machine adds. One division rounds at the
+end. `bilinear` keeps greys in sixteenths and drops the fraction of the result, `area` rounds greys and result to whole
+levels: as the originals do, which compute in floating point and differ from this by at most one level.
+
+The screens come as indices into the console's 128 colours, so max and luminance of two pixels are one look-up. Most
+pixels are those of the step before: only words of eight pixels that changed are looked up again.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, final
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+from numpy.typing import NDArray
+
+from intrigue.envs.atari_protocols import SIDE
+
+Bytes = NDArray[np.uint8]
+
+LUMINANCE = (299, 587, 114)  # ITU-R BT.601, in thousandths.
+GREY_PARTS = {"bilinear": 16, "area": 1}  # Parts of a grey level that are kept: the most that float32 sums exactly.
+WORD = 8  # Pixels compared at once: one 64-bit word.
+BLOCKS = 7  # Matrices are products of small blocks along their diagonal; measured: 7 is best for 210 rows.
+EXACT_FLOAT32 = 2**24  # Whole numbers up to here are exact in float32.
+# A quotient below 256 whose denominator is below this lies further from the next whole number than float32 rounds.
+EXACT_QUOTIENT = 2**17
+
+
+def filter_weights(size_in: int, size_out: int, kind: Literal["bilinear", "area"]) -> NDArray[np.int64]:
+    """Whole-numbered weights (size_out, size_in) of a filter along one axis, without a common divisor."""
+    left = np.arange(size_in)[None] * size_out  # In units of which both sizes are multiples.
+    start = np.arange(size_out)[:, None] * size_in
+    if kind == "bilinear":
+        distance = np.abs(2 * left + size_out - 2 * start - size_in)  # Twice the distance of the two middles.
+        weights = np.maximum(0, 2 * size_in - distance)
+    else:
+        covered = np.minimum(left + size_out, start + size_in) - np.maximum(left, start)
+        weights = np.maximum(0, covered)
+    smallest: NDArray[np.int64] = weights // np.gcd.reduce(weights, axis=None)
+    return smallest
+
+
+def grey_table(palette: Bytes, kind: Literal["bilinear", "area"]) -> NDArray[np.int64]:
+    """The grey of every pair of colours (256, 256), in parts of a level: luminance of the channel-wise maximum."""
+    brighter = np.maximum(palette[:, None], palette[None]).astype(np.int64)
+    thousandths = brighter @ np.array(LUMINANCE) * GREY_PARTS[kind]
+    greys: NDArray[np.int64] = (thousandths if kind == "bilinear" else thousandths + 500) // 1000
+    return greys
+
+
+@final
+class AxisFilter:
+    """One axis of the filter as a band of small dense blocks: out[b] = weights[b] @ in[window b]."""
+
+    def __init__(self, size_in: int, kind: Literal["bilinear", "area"]) -> None:
+        weights = filter_weights(size_in, SIDE, kind)
+        common = math.gcd(size_in, SIDE)
+        self.blocks = max(each for each in range(1, BLOCKS + 1) if common % each == 0)
+        self.stride = size_in // self.blocks
+        rows = SIDE // self.blocks
+        reach = [np.flatnonzero(weights[b * rows : (b + 1) * rows].any(axis=0)) for b in range(self.blocks)]
+        self.pad = max(max(b * self.stride - r[0], r[-1] + 1 - (b + 1) * self.stride) for b, r in enumerate(reach))
+        self.window = self.stride + 2 * self.pad
+        padded = np.pad(weights, ((0, 0), (self.pad, self.pad)))
+        self.weights = np.stack(
+            [
+                padded[b * rows : (b + 1) * rows, b * self.stride : b * self.stride + self.window]
+                for b in range(self.blocks)
+            ]
+        )
+        self.sums = weights.sum(axis=1)
+
+
+@final
+class Screen:
+    """Turns pairs of raw screens of one size into pictures."""
+
+    def __init__(self, palette: Bytes, height: int, width: int, kind: Literal["bilinear", "area"]) -> None:
+        rows, columns = AxisFilter(height, kind), AxisFilter(width, kind)
+        table = grey_table(palette, kind)
+        divisor = rows.sums[:, None] * columns.sums[None] * GREY_PARTS[kind]
+        exact = table.max() * rows.sums.max() * columns.sums.max() < EXACT_FLOAT32 and divisor.max() < EXACT_QUOTIENT
+        self._type = dtype = np.dtype(np.float32 if exact else np.float64)
+        self._table = table.astype(dtype).reshape(-1)
+        self._divisor = divisor.astype(dtype)
+        self._half = self._divisor / 2 if kind == "area" else None
+        self._rows, self._columns = rows.weights.astype(dtype), columns.weights.astype(dtype).transpose(0, 2, 1).copy()
+
+        grey = np.zeros((height + 2 * rows.pad, width), dtype)
+        self._words = grey[rows.pad : rows.pad + height].reshape(-1, WORD)
+        middle = np.zeros((SIDE, width + 2 * columns.pad), dtype)
+        self._middle = middle[:, columns.pad : columns.pad + width].reshape(rows.blocks, -1, width)
+        self._sums = np.empty((SIDE, SIDE), dtype)
+        # Views onto the blocks' windows, which overlap where filters reach into the neighbouring block.
+        down, across = grey.strides
+        self._row_windows = as_strided(
+            grey, (rows.blocks, rows.window, width), (rows.stride * down, down, across), writeable=False
+        )
+        down, across = middle.strides
+        self._column_windows = as_strided(
+            middle, (columns.blocks, SIDE, columns.window), (columns.stride * across, down, across), writeable=False
+        )
+        self._split_sums = self._sums.reshape(SIDE, columns.blocks, -1).transpose(1, 0, 2)
+        self._old, self._new = np.zeros((2, height * width // WORD), np.uint64)  # The screens before, as words.
+        self._words[:] = self._table[0]  # What the table says of two screens of index 0, which is what came before.
+
+    def __call__(self, older: Bytes, newer: Bytes, out: Bytes) -> None:
+        """Write the picture of two screens (height, width) of colour indices into `out` (84, 84)."""
+        old, new = older.reshape(-1).view(np.uint64), newer.reshape(-1).view(np.uint64)
+        changed = np.flatnonzero((old != self._old) | (new != self._new))
+        self._old[:], self._new[:] = old, new
+        if changed.size:
+            pair = old.take(changed).view(np.uint8).astype(np.uint16)
+            pair <<= 8
+            pair |= new.take(changed).view(np.uint8)
+            self._words[changed] = self._table.take(pair).reshape(-1, WORD)
+        np.matmul(self._rows, self._row_windows, out=self._middle)
+        np.matmul(self._column_windows, self._columns, out=self._split_sums)
+        if self._half is not None:
+            self._sums += self._half
+        self._sums /= self._divisor
+        np.copyto(out, self._sums, casting="unsafe")
