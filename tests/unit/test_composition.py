@@ -275,8 +275,10 @@ def test_parts_and_schedules_are_logged():
         assert metrics["intrinsic/raw_mean"] == pytest.approx(wanted, rel=1e-5)
 
 
-def test_resuming_inside_a_schedule_continues_to_the_bit():
-    expression = f"schedule({SMALL_RND}, 1, 0, 60)*clip({SMALL_NNM}, 0, 5)"
+@pytest.mark.parametrize("part", [SMALL_NNM, "episodic(feature_dim=8, hidden=8, k=2)"])
+def test_resuming_inside_a_schedule_continues_to_the_bit(part):
+    """Also with a part whose memory has the size of the number of environments, which only a batch tells."""
+    expression = f"schedule({SMALL_RND}, 1, 0, 60)*clip({part}, 0, 5)"
     first, second = curiosity(expression, seed=5), curiosity(expression, seed=5)
     first.step_batch(make_batch(make_spaces(), seed=1))
     second.load_state_dict(first.state_dict())
