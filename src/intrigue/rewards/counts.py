@@ -59,7 +59,7 @@ CITATION = """@inproceedings{tang2017exploration,
 class CountsConfig:
     """Settings of the count bonuses."""
 
-    variant: Literal["kernel", "simhash", "episodic"] = "kernel"  # what is counted and where, see above
+    variant: Literal["kernel", "simhash", "episodic"] = "simhash"  # what is counted and where, see above
     bits: PositiveInt = 32  # by hash: signs in a code; Tang et al. use 16 to 512, more tell finer differences
     table_size: PositiveInt = 999_983  # simhash: counters; the largest prime of rllab's six
     feature_dim: PositiveInt = 32  # kernel: size of an encoding, as NGU and RLeXplore
