@@ -104,13 +104,16 @@ def test_images_are_counted_by_kernel_in_the_paper_and_by_equality_in_the_code()
 
 @pytest.mark.parametrize(("variant", "forward"), [("official", 5.0), ("paper", 12.5)])
 def test_the_loss_by_hand(variant, forward):
-    """With the forward model silenced it misses φ(s') by all of it, and the inverse model guesses evenly."""
-    reward = make(variant)
+    """With the forward model silenced it misses φ(s') = (3, 0, 4) by all of it; the inverse model guesses evenly."""
+    entry = REWARDS.get("ride")
+    spaces = Spaces(ObsSpec("vector", (3,)), SPACES.action)
+    reward = entry.cls(entry.config(variant=variant, feature_dim=3, hidden=2), spaces).double()
+    reward.features.encoder = nn.Identity()
     for layer in (*reward.forward_model.modules(), *reward.features.inverse.modules()):
         if isinstance(layer, nn.Linear):
             nn.init.zeros_(layer.weight)
             nn.init.zeros_(layer.bias)
-    loss = float(reward.loss(walk([HOME], [FAR]), torch.Generator()).detach())
+    loss = float(reward.loss(walk([(0.0, 0.0, 0.0)], [(3.0, 0.0, 4.0)]), torch.Generator()).detach())
     assert math.isclose(loss, 10 * forward + 0.1 * math.log(2), rel_tol=1e-9)
 
 
