@@ -19,6 +19,7 @@ from intrigue.spaces import Spaces
 from intrigue.types import Transitions
 
 SMALL = {
+    "bits": 4,  # so few that states share codes
     "feature_dim": 8,
     "hidden": 8,
     "blocks": 1,
