@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 JOBS ?= 2
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types docs test-slow test-gpu forms bench-peers clean
+.PHONY: help run test lint types docs test-slow test-gpu forms rewards bench-peers clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -38,6 +38,9 @@ test-gpu: $(VENV)/.ready  ## what needs a CUDA device
 
 forms: $(VENV)/.ready  ## the table of NNM's forms on the maze (about 20 minutes)
 	$(BIN)/intrigue reproduce forms --budget hour --out runs/forms
+
+rewards: $(VENV)/.ready  ## the table of every bonus on the maze, with and without a noisy screen (about half an hour)
+	$(BIN)/intrigue reproduce rewards --budget hour --out runs/rewards
 
 # rllte-core's own pins (matplotlib 3.6.0) do not install beside numpy 2; what its rewards import is named here.
 bench-peers: $(VENV)/.ready  ## our scoring speed beside RLeXplore's, in one process (about 3 minutes)

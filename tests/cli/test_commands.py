@@ -119,7 +119,7 @@ def test_list_names_everything(run):
         "agents": ["ppo", "random"],
         "envs": ["chain", "gym", "noisy-tv", "rooms"],
         "presets": ["quickstart"],
-        "studies": ["fig1", "forms", "quickstart"],
+        "studies": ["fig1", "forms", "quickstart", "rewards"],
     }.items():
         lines = intrigue("list", kind, cwd=run)[0].splitlines()
         assert [line.split()[0] for line in lines] == known
