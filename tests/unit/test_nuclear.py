@@ -261,26 +261,3 @@ def test_no_warnings() -> None:
         for z in (torch.zeros(2, 3), torch.ones(2, 3), torch.full((2, 3), math.nan), torch.ones(0, 2, 3)):
             for function in FUNCTIONS:
                 function(z, on_nonfinite="propagate")
-
-
-@pytest.mark.gpu
-@every_function
-@every_cpu_method
-def test_cuda_agrees_with_the_cpu(function: Callable[..., Tensor], method: str) -> None:
-    rng = torch.Generator().manual_seed(0)
-    for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
-        for shape in ((64, 5, 512), (16, 12, 55), (8, 24, 5), (3, 1, 4), (0, 5, 8)):
-            z = torch.randn(*shape, generator=rng).to(dtype)
-            z[:1] = 0
-            scores = function(z.cuda(), method=method)
-            assert scores.is_cuda
-            torch.testing.assert_close(scores.cpu(), function(z, method="svd"), rtol=1e-6, atol=1e-6)
-    z = torch.ones(4, 3, 3, device="cuda")
-    z[2, 0, 0] = math.nan
-    assert function(z, method=method, on_nonfinite="propagate").isnan().tolist() == [False, False, True, False]
-
-
-@pytest.mark.gpu
-def test_cuda_takes_more_matrices_than_its_solver_does() -> None:
-    z = torch.randn(200_000, 5, 8, generator=torch.Generator().manual_seed(0))
-    torch.testing.assert_close(nuclear_score(z.cuda()).cpu(), nuclear_score(z), rtol=1e-6, atol=0)

@@ -18,6 +18,10 @@ from intrigue.nuclear.forms import Center, Form
 from intrigue.nuclear.source import Source
 
 LARGEST_SIDE = 32  # one row of a tile per lane of a warp
+LANES = 32  # matrices per program of the spectrum kernels, one per lane of one warp
+# Beyond these, compilation of unrolled code would take more than a few seconds.
+LARGEST_IN_ONE = 6
+LARGEST_UNROLLED = 16
 LARGEST_SMALL = 8  # gram_small needs 36 float64 accumulators per lane here; with 9 lines the registers run short
 
 FORMS: dict[Form, int] = {
@@ -38,17 +42,18 @@ CENTERS: dict[tuple[Center, Literal["rows", "columns"]], int] = {
 
 def norms(source: Source, form: Form, center: Center) -> Tensor:
     """The value of each matrix, (B,): float64 for float64 input, float32 otherwise."""
+    side = min(source.rows, source.columns)
+    if side > LARGEST_SMALL and source.first.element_size() == 2:
+        source = source.widened()
     dtype, device = source.first.dtype, source.first.device
     double = dtype == torch.float64
     out = torch.empty(source.count, dtype=torch.float64 if double else torch.float32, device=device)
     if source.count == 0:
         return out
-    side = min(source.rows, source.columns)
     triangle = torch.empty(source.count, side * (side + 1) // 2, dtype=torch.float64, device=device)
-    work = torch.empty(2 * side + 1, source.count, dtype=torch.float64, device=device)
     exponents = torch.empty(source.count if double else 0, dtype=torch.int32, device=device)
     _gram(source, side, triangle, exponents, center, double)
-    _spectrum(source, side, triangle, work, exponents, out, form, double)
+    _spectrum(source, side, triangle, exponents, out, form, double)
     return out
 
 
@@ -71,23 +76,27 @@ def _gram(source: Source, side: int, triangle: Tensor, exponents: Tensor, center
         return
     tile = 16 if side <= 16 else 32
     block = max(16, min(64, triton.next_power_of_2(long)))
-    warps = 2 if tile == 16 else 4
+    warps = 1 if tile == 16 else 2
     gram_kernels.gram_tile[grid](*tensors, *strides, D=side, SIDE=tile, K=block, **options, num_warps=warps)
 
 
 def _spectrum(
-    source: Source, side: int, triangle: Tensor, work: Tensor, exponents: Tensor, out: Tensor, form: Form, double: bool
+    source: Source, side: int, triangle: Tensor, exponents: Tensor, out: Tensor, form: Form, double: bool
 ) -> None:
-    count = source.count
-    tile = max(2, triton.next_power_of_2(side))
-    matrices = max(1, 1024 // (tile * tile)) if tile > 4 else 32
+    count, longest = source.count, max(source.rows, source.columns)
+    grid = (triton.cdiv(count, LANES),)
+    options = {"D": side, "LANES": LANES, "form": FORMS[form], "double": double, "num_warps": 1}
+    if side <= LARGEST_IN_ONE:
+        spectrum_kernels.spectrum_small[grid](triangle, exponents, out, count, longest, PHASE=4, **options)
+        return
+    work = torch.empty(2 * side + 1, count, dtype=torch.float64, device=out.device)
     diagonal, squares, traces = work[:side], work[side : 2 * side], work[2 * side]
-    grid = (triton.cdiv(count, matrices),)
-    spectrum_kernels.tridiagonal[grid](
+    tile, matrices = (8, 8) if side <= 8 else (16, 4) if side <= 16 else (32, 1)
+    spectrum_kernels.tridiagonal[(triton.cdiv(count, matrices),)](
         triangle, diagonal, squares, traces, count, D=side, SIDE=tile, MATRICES=matrices, num_warps=1
     )
-    lanes = (triton.cdiv(count, 32),)
-    spectrum_kernels.eigenvalues[lanes](
-        diagonal, squares, traces, exponents, out, count, max(source.rows, source.columns),
-        D=side, LANES=32, form=FORMS[form], double=double, num_warps=1,
-    )  # fmt: skip
+    bands = (diagonal, squares, traces, exponents, out, count, longest)
+    if side <= LARGEST_UNROLLED:
+        spectrum_kernels.spectrum_of_bands[grid](*bands, PHASE=4 if side <= 12 else 8, **options)
+    else:
+        spectrum_kernels.spectrum_of_long_bands[grid](*bands, **options)

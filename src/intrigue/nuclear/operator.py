@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from intrigue.nuclear import native, reference
-from intrigue.nuclear.dispatch import Method
+from intrigue.nuclear.dispatch import resolve_method
 from intrigue.nuclear.forms import Center, Form
 from intrigue.nuclear.reference import Norms, shift
 from intrigue.nuclear.source import Gathered, gathered_source, stack_source
@@ -30,8 +30,9 @@ def result_dtype(given: torch.dtype) -> torch.dtype:
     return torch.float64 if given == torch.float64 else torch.float32
 
 
-def _nuclear(z: Tensor, form: Form, center: Center, method: Method) -> Tensor:
+def _nuclear(z: Tensor, form: Form, center: Center, method: str) -> Tensor:
     n, m = z.shape[-2:]
+    method = resolve_method(method, z.device, z.dtype, n, m)
     if method == "triton":
         from intrigue.nuclear import fused  # Triton is optional, and slow to import.
 
@@ -43,11 +44,10 @@ def _nuclear(z: Tensor, form: Form, center: Center, method: Method) -> Tensor:
     return _formed(found, form, n, m).to(result_dtype(z.dtype)).reshape(z.shape[:-2])
 
 
-def _nuclear_gathered(
-    query: Tensor, table: Tensor, index: Tensor, form: Form, center: Center, method: Method
-) -> Tensor:
+def _nuclear_gathered(query: Tensor, table: Tensor, index: Tensor, form: Form, center: Center, method: str) -> Tensor:
     rows = Gathered(query, table, index)
     n, m = index.shape[1] + 1, query.shape[1]
+    method = resolve_method(method, query.device, query.dtype, n, m)
     if method == "triton" and n <= m:
         from intrigue.nuclear import fused
 

@@ -36,7 +36,7 @@ import torch
 from torch import Tensor
 
 from intrigue.nuclear.contract import check_gathered, check_matrices, check_option, require_finite
-from intrigue.nuclear.dispatch import resolve_method
+from intrigue.nuclear.dispatch import METHODS
 from intrigue.nuclear.forms import CENTERS, Center, Form
 from intrigue.nuclear.operator import NUCLEAR, NUCLEAR_GATHERED
 from intrigue.nuclear.source import Gathered
@@ -89,16 +89,14 @@ def nuclear_floor(z: Tensor | Gathered, *, method: str = "auto", on_nonfinite: O
 def _values(name: str, z: Tensor | Gathered, form: Form, center: str, method: str, on_nonfinite: str) -> Tensor:
     check_option("on_nonfinite", on_nonfinite, get_args(OnNonfinite))
     check_option("center", center, CENTERS)
+    check_option("method", method, ("auto", *METHODS))
     values: Tensor
     if isinstance(z, Gathered):
         check_gathered(z.query, z.table, z.index)
-        n, m = z.index.shape[1] + 1, z.query.shape[1]
-        chosen = resolve_method(method, z.query.device, z.query.dtype, n, m)
-        values = NUCLEAR_GATHERED(z.query, z.table, z.index, form, center, chosen)
+        values = NUCLEAR_GATHERED(z.query, z.table, z.index, form, center, method)
     else:
         check_matrices(z)
-        chosen = resolve_method(method, z.device, z.dtype, *z.shape[-2:])
-        values = NUCLEAR(z, form, center, chosen)
+        values = NUCLEAR(z, form, center, method)
     if on_nonfinite == "raise" and _may_read_back(values.device):
         require_finite(torch.isnan(values), name)
     return values

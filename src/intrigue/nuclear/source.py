@@ -35,6 +35,12 @@ class Source:
     columns: int  # m
     strides: tuple[int, int, int, int, int]  # outer, inner, row, column, row of the table
 
+    def widened(self) -> Source:
+        """The same in float32, copied."""
+        if self.gather:
+            return gathered_source(Gathered(self.first.float(), self.table.float(), self.index))
+        return stack_source(self.first.float())
+
 
 def stack_source(z: Tensor) -> Source:
     """The source of a stack (..., n, m); copies only where four or more batch axes cannot be seen as two."""

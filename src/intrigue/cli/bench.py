@@ -1,0 +1,36 @@
+"""`intrigue bench TARGET`: one module of `intrigue.bench` per target, whose `command` is a typed function."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+
+from intrigue.cli.shell import call
+from intrigue.errors import ConfigError, unknown_name
+
+TARGETS = {
+    "score": "the nuclear norm against reading its input once, against torch, and against the exact SVD",
+    "rewards": "what each reward costs per transition, in time and memory",
+}
+USAGE = """usage: intrigue bench TARGET [ARGUMENTS]
+
+Speed on this machine, each figure with its ceiling beside it.
+
+{targets}
+
+Every target has --help. Examples:
+  intrigue bench score
+  intrigue bench rewards --help
+"""
+
+
+def main(argv: list[str]) -> int:
+    """Entry point."""
+    if not argv or argv[0] in ("-h", "--help"):
+        lines = "\n".join(f"  {name:<10} {summary}" for name, summary in TARGETS.items())
+        sys.stdout.write(USAGE.format(targets=lines))
+        return 0 if argv else 2
+    target = argv[0]
+    if target not in TARGETS:
+        raise ConfigError(f"target: {unknown_name(target, TARGETS, 'See `intrigue bench --help`.')}")
+    return call(import_module(f"intrigue.bench.{target}").command, f"bench {target}", argv[1:])

@@ -1,0 +1,71 @@
+"""The Triton kernels' logic on a CPU, through Triton's interpreter, against values by hand and against the SVD."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from intrigue.nuclear import nuclear_norm, nuclear_ratio
+
+sys.path.insert(0, str(Path(__file__).parent))
+from nuclear_cases import CASES, CENTERED, GATHERED, RANDOM, close, gathered_rows, random_matrices
+
+CPU_METHODS = ["native", "gram", "svd"]
+
+
+@pytest.fixture(scope="module")
+def interpreted():
+    """What the kernels find, by table and name."""
+    pytest.importorskip("triton", reason="Triton is published for Linux only")
+    script = Path(__file__).with_name("kernels_interpreted.py")
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_edges(interpreted, name):
+    z, norm, ratio = CASES[name]
+    [found_norm], [found_ratio] = interpreted["cases"][name]
+    assert close(found_norm, norm)
+    assert close(found_ratio, ratio)
+    for method in CPU_METHODS:
+        for other in (z, z.mT):
+            assert close(nuclear_norm(other, method=method, on_nonfinite="propagate").item(), norm)
+            assert close(nuclear_ratio(other, method=method, on_nonfinite="propagate").item(), ratio)
+
+
+@pytest.mark.parametrize("name", CENTERED)
+def test_centered_edges(interpreted, name):
+    z, *expected = CENTERED[name]
+    for place, center in enumerate(("mean", "first")):
+        [found] = interpreted["centered"][name][place]
+        assert close(found, expected[place])
+        for method in CPU_METHODS:
+            found = nuclear_norm(z, center, method=method, on_nonfinite="propagate").item()
+            assert close(found, expected[place])
+
+
+@pytest.mark.parametrize("name", RANDOM)
+def test_random_matrices(interpreted, name):
+    z, center = random_matrices(name)
+    [found] = interpreted["random"][name]
+    expected = nuclear_norm(z, center, method="svd").double()
+    torch.testing.assert_close(torch.tensor(found, dtype=torch.float64), expected, rtol=1e-6, atol=0)
+    for method in CPU_METHODS:
+        torch.testing.assert_close(nuclear_norm(z, center, method=method).double(), expected, rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize("name", GATHERED)
+def test_gathered_rows(interpreted, name):
+    rows, center = gathered_rows(name)
+    [found] = interpreted["gathered"][name]
+    expected = nuclear_norm(rows.matrices(), center, method="svd")
+    torch.testing.assert_close(torch.tensor(found), expected, rtol=1e-6, atol=0)
+    for method in CPU_METHODS:
+        torch.testing.assert_close(nuclear_norm(rows, center, method=method), expected, rtol=1e-6, atol=0)
