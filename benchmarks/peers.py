@@ -15,9 +15,7 @@ import argparse
 import functools
 import json
 import platform
-import statistics
 import sys
-import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -27,7 +25,8 @@ import gymnasium as gym
 import numpy as np
 import torch
 
-from intrigue.bench.rewards import SPACES, make_curiosity, random_rollout
+from intrigue.bench.interleaved import medians
+from intrigue.bench.reward_costs import SPACES, make_curiosity, random_rollout
 from intrigue.curiosity import Curiosity
 from intrigue.curiosity_config import CuriosityConfig
 from intrigue.rewards.registry import REWARDS
@@ -83,13 +82,13 @@ def main() -> None:
             "same": scoring(sized(name), batch),
             "default": scoring(make_curiosity(name, SPACES["pixels"], device), batch),
         }
-        rows.append({"reward": name, **medians(calls, args.repeats)})
+        rows.append({"reward": name, **medians(calls, device, args.repeats)})
         show(rows[-1])
     pair = {
         name: scoring(make_curiosity(name, SPACES["pixels"], device), batch) for name in ("disagreement", "nnm", "nnmc")
     }
-    ours = medians(pair, args.repeats)
-    print("ours at defaults: " + ", ".join(f"{name} {ours[name] * 1e3:.0f} ms" for name in ours))
+    ours = medians(pair, device, args.repeats)
+    print("ours at defaults: " + ", ".join(f"{name} {ours[name]:.0f} ms" for name in ours))
     over = {name: ours[name] / ours["disagreement"] for name in ("nnm", "nnmc")}
     print(f"over disagreement: nnm {over['nnm']:.3f}, nnmc {over['nnmc']:.3f}")
     if args.json:
@@ -123,24 +122,12 @@ def scoring(curiosity: Curiosity, batch: Any) -> Callable[[], object]:
     return call
 
 
-def medians(calls: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
-    """Median seconds of each, called in turns."""
-    taken: dict[str, list[float]] = {name: [] for name in calls}
-    for turn in range(repeats + 1):
-        for name, call in calls.items():
-            began = time.perf_counter()
-            call()
-            if turn:
-                taken[name].append(time.perf_counter() - began)
-    return {name: statistics.median(values) for name, values in taken.items()}
-
-
 def show(row: dict[str, Any]) -> None:
     """One line."""
     verdict = "below" if row["same"] <= row["peer"] else "ABOVE"
     sys.stdout.write(
-        f"{row['reward']:<14} RLeXplore {row['peer'] * 1e3:6.0f} ms   ours, same sizes {row['same'] * 1e3:6.0f} ms "
-        f"({row['same'] / row['peer']:.2f}, {verdict})   ours, default {row['default'] * 1e3:6.0f} ms "
+        f"{row['reward']:<14} RLeXplore {row['peer']:6.0f} ms   ours, same sizes {row['same']:6.0f} ms "
+        f"({row['same'] / row['peer']:.2f}, {verdict})   ours, default {row['default']:6.0f} ms "
         f"({row['default'] / row['peer']:.2f})\n"
     )
     sys.stdout.flush()
