@@ -92,9 +92,14 @@ def reached_then_left(batch: Transitions) -> Tensor:
     if isinstance(batch, Prepared):
         reached, left = batch.raw_next_obs, batch.raw_obs  # bytes are compared faster than floats
     same = torch.zeros_like(batch.valid)
-    for time in range(batch.valid.shape[0] - 1):  # one step at a time needs no memory of the size of the rollout
-        same[time] = (reached[time] == left[time + 1]).flatten(1).all(-1)
+    same[:-1] = (_words(reached)[:-1] == _words(left)[1:]).all(-1)
     return same
+
+
+def _words(states: Tensor) -> Tensor:
+    """States (T, N, ...) as rows (T, N, W), eight bytes to a word where they divide so."""
+    rows = states.flatten(2).contiguous()
+    return rows.view(torch.int64) if rows.dtype == torch.uint8 and rows.shape[-1] % 8 == 0 else rows
 
 
 class InverseModel(nn.Module):

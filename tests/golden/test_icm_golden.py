@@ -12,7 +12,7 @@ from intrigue.features import StateFeatures, reached_then_left
 from intrigue.rewards import REWARDS
 from intrigue.rng import seeded_construction
 from intrigue.spaces import ActionSpec, ObsSpec, Spaces
-from intrigue.types import Transitions
+from intrigue.types import Prepared, Transitions
 
 DISCRETE, NUMBERS = ActionSpec("discrete", sizes=(2,)), ActionSpec("continuous", low=(-1.0, -1.0), high=(1.0, 1.0))
 STATE = ObsSpec("vector", (2,))
@@ -173,6 +173,18 @@ def test_a_single_pixel_tells_states_apart():
     changed[3, 1, 0, 35, 35] += 1e-9
     expected[3, 1] = False
     assert torch.equal(reached_then_left(batch.replace(next_obs=changed)), expected)
+
+
+@pytest.mark.parametrize("side", [36, 37])  # 1296 bytes are whole words, 1369 are not
+def test_bytes_are_told_apart_too(side):
+    rng = torch.Generator().manual_seed(0)
+    frames = torch.randint(256, (5, 2, 1, side, side), generator=rng, dtype=torch.uint8)
+    batch = random_batch(obs=(1, side, side), time=4)
+    fields = {name: getattr(batch, name) for name in Transitions.__slots__}
+    reached = frames[1:].clone()
+    reached[1, 0, 0, -1, -1] ^= 1
+    prepared = Prepared(**fields, raw_obs=frames[:-1], raw_next_obs=reached)
+    assert reached_then_left(prepared).tolist() == [[True, True], [False, True], [True, True], [False, False]]
 
 
 def test_rows_in_any_order_are_encoded_each():
