@@ -117,7 +117,7 @@ def test_list_names_everything(run):
             "smm",
         ],
         "agents": ["ppo", "random"],
-        "envs": ["chain", "gym", "noisy-tv", "rooms"],
+        "envs": ["atari", "chain", "gym", "noisy-tv", "rooms"],
         "presets": ["quickstart"],
         "studies": ["fig1", "forms", "quickstart", "rewards"],
     }.items():

@@ -31,7 +31,7 @@ def test_weights_of_210_rows_are_those_computed_by_hand() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("size", [84, 160, 210, 214, 220, 230, 250])
+@pytest.mark.parametrize("size", [84, 160, 210, 250])
 def test_blocks_hold_the_whole_filter(kind: str, size: int) -> None:
     banded, whole = AxisFilter(size, kind), axis_weights(size, kind)
     values = np.random.default_rng(0).integers(0, 256, size)
@@ -51,7 +51,7 @@ def test_grey_is_the_luminance_of_the_brighter_channel_of_two_colours() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("size", [(210, 160), (250, 160), (214, 160)])
+@pytest.mark.parametrize("size", [(210, 160), (214, 160)])
 def test_random_screens_equal_the_definition_whatever_came_before(kind: str, size: tuple[int, int]) -> None:
     rng, colours = np.random.default_rng(3), palette("breakout")
     screen, out = Screen(colours, *size, kind), np.empty((84, 84), np.uint8)
@@ -69,14 +69,15 @@ def test_random_screens_equal_the_definition_whatever_came_before(kind: str, siz
     assert (out == 236).all()
 
 
-@pytest.mark.parametrize("game", TEN_GAMES)
-@pytest.mark.parametrize("protocol", ["disagreement", "dqn"])
-def test_every_frame_equals_the_slow_pipeline(game: str, protocol: str) -> None:
+@pytest.mark.parametrize(
+    ("protocol", "game"), [*(("disagreement", game) for game in TEN_GAMES), ("dqn", "Breakout"), ("rnd", "Seaquest")]
+)
+def test_every_frame_equals_the_slow_pipeline(protocol: str, game: str) -> None:
     rules = PROTOCOLS[protocol]
     slow = AtariByHand(ROM_ID_OF[game], rules.sticky, rules.noop_max, rules.resize)
     env = make_env(f"atari/{game}", {"protocol": protocol})
     np.testing.assert_array_equal(env.reset(7), slow.reset(7))
-    total, actions = 0.0, np.random.default_rng(1).integers(len(slow.actions), size=60)
+    total, actions = 0.0, np.random.default_rng(1).integers(len(slow.actions), size=50)
     for action in actions:
         step = env.step(action)
         obs, score, over = slow.step(action)

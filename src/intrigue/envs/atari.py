@@ -44,7 +44,7 @@ class AtariConfig:
 class Atari(Env):
     """One game. The emulator is imported when it is built, so that names can be checked without it."""
 
-    examples = ("Breakout", "Qbert")
+    examples = ("Breakout",)
 
     def __init__(self, cfg: AtariConfig, name: str) -> None:
         from intrigue.envs.atari_emulator import Emulator
