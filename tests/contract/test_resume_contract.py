@@ -1,6 +1,7 @@
 """Every reward with every agent, stopped inside a rollout and inside episodes, goes on to the same bits.
 
-With PPO every variant is tried. The state goes through a checkpoint on disk into parts built anew, so that what is not saved is not there.
+With PPO every variant is tried. The state goes through a checkpoint on disk into parts built anew, so that what is not
+saved is not there.
 """
 
 from __future__ import annotations
