@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 import torch
 
 from intrigue.nuclear import Gathered, choose_method, nuclear_floor, nuclear_norm, nuclear_ratio, nuclear_score
-
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "property")]
 from nuclear_cases import CASES, CENTERED, close
-from test_nuclear_accuracy import PROMISED, worst_errors
+from nuclear_fuzz import PROMISED, worst_errors
 
 pytestmark = pytest.mark.gpu
 FUNCTIONS = [nuclear_score, nuclear_norm, nuclear_ratio, nuclear_floor]
@@ -50,8 +45,9 @@ def test_centered_edges(name):
     assert close(nuclear_norm(z.cuda(), "first", on_nonfinite="propagate").item(), first)
 
 
-def test_a_hundred_thousand_matrices_agree_with_the_svd():
-    worst = worst_errors(100_000, "auto", seed=1, device="cuda")
+@pytest.mark.parametrize("seed", [1, 2, 3, 4])  # a hundred thousand matrices together
+def test_a_hundred_thousand_matrices_agree_with_the_svd(seed):
+    worst = worst_errors(25_000, "auto", seed=seed, device="cuda")
     print(f"worst relative errors: {worst}")
     assert max(worst.values()) <= PROMISED, worst
 

@@ -11,8 +11,6 @@ import pytest
 import torch
 
 from intrigue.nuclear import nuclear_norm, nuclear_ratio
-
-sys.path.insert(0, str(Path(__file__).parent))
 from nuclear_cases import CASES, CENTERED, GATHERED, RANDOM, close, gathered_rows, random_matrices
 
 CPU_METHODS = ["native", "gram", "svd"]
@@ -22,7 +20,7 @@ CPU_METHODS = ["native", "gram", "svd"]
 def interpreted():
     """What the kernels find, by table and name."""
     pytest.importorskip("triton", reason="Triton is published for Linux only")
-    script = Path(__file__).with_name("kernels_interpreted.py")
+    script = Path(__file__).parents[1] / "kernels_interpreted.py"
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout)

@@ -28,7 +28,8 @@ def nearly_equal_rows(spread: float) -> Maker:
 def repeated_spectrum(count: int, n: int, m: int, rng: Generator) -> Tensor:
     """All singular values equal."""
     basis = torch.linalg.qr(torch.randn(count, max(n, m), min(n, m), generator=rng, dtype=torch.float64)).Q
-    return (basis if n >= m else basis.mT).float()
+    rows: Tensor = basis if n >= m else basis.mT
+    return rows.float()
 
 
 def badly_scaled(count: int, n: int, m: int, rng: Generator) -> Tensor:
@@ -58,4 +59,5 @@ def exact_score(z: Tensor) -> Tensor:
     frobenius = torch.linalg.vector_norm(wide, dim=(-2, -1))
     unit = wide / torch.where(frobenius > 0, frobenius, 1.0)[:, None, None]
     longest: float = max(z.shape[-2:]) ** 0.5
-    return torch.linalg.svdvals(unit).sum(-1) / longest
+    values: Tensor = torch.linalg.svdvals(unit)
+    return values.sum(-1) / longest

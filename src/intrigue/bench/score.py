@@ -8,6 +8,7 @@ as a user would. Where a rival takes seconds it is timed on fewer matrices and s
 from __future__ import annotations
 
 import csv
+import functools
 import json
 import platform
 import sys
@@ -62,7 +63,7 @@ class Row:
 def eigvalsh(z: Tensor) -> Tensor:
     """The score as two lines of torch give it: float64 Gram matrix, then its eigenvalues."""
     wide = z.double()
-    values = torch.linalg.eigvalsh(wide @ wide.mT).clamp_min(0)
+    values: Tensor = torch.linalg.eigvalsh(wide @ wide.mT).clamp_min(0)
     longest: float = max(z.shape[-2:]) ** 0.5
     return values.sqrt().sum(-1) / (values.sum(-1).sqrt() * longest)
 
@@ -71,7 +72,9 @@ def matrix_norm(z: Tensor) -> Tensor:
     """The score by torch's own norms."""
     longest: float = max(z.shape[-2:]) ** 0.5
     wide = z if z.dtype == torch.float64 else z.float()
-    return torch.linalg.matrix_norm(wide, "nuc") / (torch.linalg.matrix_norm(wide) * longest)
+    nuclear, frobenius = torch.linalg.matrix_norm(wide, "nuc"), torch.linalg.matrix_norm(wide)
+    score: Tensor = nuclear / (frobenius * longest)
+    return score
 
 
 def rows(device: torch.device, shapes: Sequence[Shape], rounds: int, say: Callable[[str], object]) -> Iterator[Row]:
@@ -94,7 +97,7 @@ def _rows_of(device: torch.device, shape: Shape, dtype: str, rounds: int) -> Ite
         ways |= {EIGVALSH: eigvalsh, MATRIX_NORM: matrix_norm}
     few = min(count, SLOW_MATRICES[device.type])
     timed = {name: few if name == MATRIX_NORM else count for name in ways}
-    works = {name: _bound(way, z[: timed[name]]) for name, way in ways.items()}
+    works: dict[str, Callable[[], object]] = {name: _bound(way, z[: timed[name]]) for name, way in ways.items()}
     first = {name: seconds_once(work, device) for name, work in works.items()}
     # torch's SVD on a GPU takes seconds; three rounds of it say enough.
     slow = {name: works.pop(name) for name in (MATRIX_NORM,) if name in works}
@@ -107,8 +110,8 @@ def _rows_of(device: torch.device, shape: Shape, dtype: str, rounds: int) -> Ite
     for name, way in ways.items():
         error, family = worst_error(way, device, n, m, DTYPES[dtype])
         yield Row(
-            count, n, m, dtype, name, timed[name], first[name], spent[name], taken.get("graph") if name == "triton" else None,
-            read, spent[name] / read,
+            count, n, m, dtype, name, timed[name], first[name], spent[name],
+            taken.get("graph") if name == "triton" else None, read, spent[name] / read,
             spent[MATRIX_NORM] / spent[name] if MATRIX_NORM in spent else None,
             spent[EIGVALSH] / spent[name] if EIGVALSH in spent else None,
             error, family,
@@ -119,19 +122,26 @@ def worst_error(
     way: Callable[[Tensor], Tensor], device: torch.device, n: int, m: int, dtype: torch.dtype
 ) -> tuple[float, str]:
     """The largest relative error over every family of matrices, and the family it was met in."""
-    count = max(8, min(512, ENTRIES_JUDGED // (n * m * max(1, min(n, m) // 8))))
-    if way is matrix_norm and device.type == "cuda":
-        count = min(count, 64)
     found = []
+    for name, (z, exact) in _judged(n, m, dtype).items():
+        few = slice(0, 64 if way is matrix_norm and device.type == "cuda" else None)
+        error = (way(z[few].to(device)).cpu().double() - exact[few]).abs() / exact[few]
+        found.append((float(error.nan_to_num(torch.inf).max()) if len(z) else 0.0, name))
+    return max(found)
+
+
+@functools.lru_cache(maxsize=1)
+def _judged(n: int, m: int, dtype: torch.dtype) -> dict[str, tuple[Tensor, Tensor]]:
+    """Matrices of every family and their exact scores."""
+    count = max(8, min(512, ENTRIES_JUDGED // (n * m * max(1, min(n, m) // 8))))
+    judged = {}
     for name, make in FAMILIES.items():
         z = make(count, n, m, torch.Generator().manual_seed(1)).to(dtype)
         # Half types cannot hold the badly scaled rows; what became infinite or zero has no score to compare.
         size = z.double().abs().amax(dim=(-2, -1))
         z = z[(size > 0) & (size < torch.inf)]
-        exact = exact_score(z)
-        error = (way(z.to(device)).cpu().double() - exact).abs() / exact
-        found.append((float(error.nan_to_num(torch.inf).max()) if len(z) else 0.0, name))
-    return max(found)
+        judged[name] = z, exact_score(z)
+    return judged
 
 
 def _ours(method: str) -> Callable[[Tensor], Tensor]:

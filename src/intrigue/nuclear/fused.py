@@ -1,6 +1,6 @@
 """The Triton path: which kernels run for which sizes, and their launch. No host synchronisation anywhere.
 
-    Gram kernel  ->  (B, D (D + 1) / 2)  ->  tridiagonal kernel  ->  (D, B) twice  ->  eigenvalue kernel  ->  values
+    Gram kernel  ->  (B, D (D + 1) / 2)  ->  tridiagonal kernel  ->  (D, B) twice  ->  spectrum kernel  ->  values
 
 D = min(n, m) ≤ 32. What lies between the kernels stays in the GPU's second-level cache.
 """
@@ -18,11 +18,11 @@ from intrigue.nuclear.forms import Center, Form
 from intrigue.nuclear.source import Source
 
 LARGEST_SIDE = 32  # one row of a tile per lane of a warp
-LANES = 32  # matrices per program of the spectrum kernels, one per lane of one warp
-# Beyond these, compilation of unrolled code would take more than a few seconds.
-LARGEST_IN_ONE = 6
-LARGEST_UNROLLED = 16
 LARGEST_SMALL = 8  # gram_small needs 36 float64 accumulators per lane here; with 9 lines the registers run short
+
+# Halvings of [0, 1] per singular value: 1.5e-11 is far below float32's rounding, 2e-16 is float64's.
+STEPS = 36
+STEPS_DOUBLE = 52
 
 FORMS: dict[Form, int] = {
     "ratio": spectrum_kernels.FORM_RATIO,
@@ -84,19 +84,15 @@ def _spectrum(
     source: Source, side: int, triangle: Tensor, exponents: Tensor, out: Tensor, form: Form, double: bool
 ) -> None:
     count, longest = source.count, max(source.rows, source.columns)
-    grid = (triton.cdiv(count, LANES),)
-    options = {"D": side, "LANES": LANES, "form": FORMS[form], "double": double, "num_warps": 1}
-    if side <= LARGEST_IN_ONE:
-        spectrum_kernels.spectrum_small[grid](triangle, exponents, out, count, longest, PHASE=4, **options)
-        return
     work = torch.empty(2 * side + 1, count, dtype=torch.float64, device=out.device)
     diagonal, squares, traces = work[:side], work[side : 2 * side], work[2 * side]
     tile, matrices = (8, 8) if side <= 8 else (16, 4) if side <= 16 else (32, 1)
     spectrum_kernels.tridiagonal[(triton.cdiv(count, matrices),)](
         triangle, diagonal, squares, traces, count, D=side, SIDE=tile, MATRICES=matrices, num_warps=1
     )
-    bands = (diagonal, squares, traces, exponents, out, count, longest)
-    if side <= LARGEST_UNROLLED:
-        spectrum_kernels.spectrum_of_bands[grid](*bands, PHASE=4 if side <= 12 else 8, **options)
-    else:
-        spectrum_kernels.spectrum_of_long_bands[grid](*bands, **options)
+    matrices = 32 // tile
+    spectrum_kernels.spectrum[(triton.cdiv(count, matrices),)](
+        diagonal, squares, traces, exponents, out, count, longest,
+        D=side, SIDE=tile, MATRICES=matrices, STEPS=STEPS_DOUBLE if double else STEPS,
+        form=FORMS[form], double=double, num_warps=1,
+    )  # fmt: skip

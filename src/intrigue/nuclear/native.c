@@ -6,7 +6,8 @@
 
        G / tr G  ->  tridiagonal, by Householder reflections  ->  eigenvalues, by square-root-free QL steps
 
-   with the same steps, thresholds and special cases as the Triton kernels in spectrum_kernels.py. */
+   The QL step is Pal, Walker and Kahan's (Parlett, The Symmetric Eigenvalue Problem, 1980, sec. 8.15), in the form that
+   LAPACK's `sterf` documents. With trace 1, absolute thresholds are meaningful. */
 
 #include <math.h>
 #include <stdint.h>

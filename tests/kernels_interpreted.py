@@ -12,9 +12,9 @@ import sys
 os.environ["TRITON_INTERPRET"] = "1"
 
 import torch
-from nuclear_cases import CASES, CENTERED, GATHERED, RANDOM, gathered_rows, random_matrices
 
 from intrigue.nuclear import Gathered, nuclear_norm, nuclear_ratio
+from nuclear_cases import CASES, CENTERED, GATHERED, RANDOM, gathered_rows, random_matrices
 
 
 def by_kernels(function, z, *center):
