@@ -9,7 +9,8 @@ their initial weights and by the samples each learns from.
 
 Variants:
 
-    paper      the equation above: the variance over members, summed over features
+    paper      the equation above: the variance over members, summed over features; the paper's loss of a member is
+               unverified, that of its code is used
     official   the same, averaged over features
     urlb       states themselves, unbiased variance, averaged; two-layer models, errors of first power, all samples
 

@@ -3,11 +3,11 @@
 Z stacks n encodings of m dimensions as rows:
 
     source="ensemble"   Z[k] = f_k(φ(s), a): n trained models' predictions of the next encoding
-    source="knn"        Z = the state's own encoding and its n − 1 nearest neighbours, in the batch or in a memory
+    source="knn"        Z = the state's own encoding and its n − 1 nearest, in batch or memory
 
-    form="ratio"        ‖Z‖_* / (‖Z‖_F √max(m, n))            the paper's bonus, in [1, √min(m, n)] / √max(m, n)
-    form="floor"        (‖Z‖_*/‖Z‖_F − 1) / (√min(m, n) − 1)   the same without its constant floor, in [0, 1]
-    form="centered"     ‖Z − c‖_* / √m                         ours: c the mean row (ensemble) or the state itself (knn)
+    form="ratio"        ‖Z‖_* / (‖Z‖_F √max(m, n))             the paper's bonus
+    form="floor"        (‖Z‖_*/‖Z‖_F − 1) / (√min(m, n) − 1)   its constant floor taken off, in [0, 1]
+    form="centered"     ‖Z − c‖_* / √m                         ours: c the mean row, or (knn) the state
 
     φ: `features` (see intrigue.features).  f_k: `models`, trained.  ‖.‖_*: sum of singular values.
 
