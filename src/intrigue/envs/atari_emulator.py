@@ -27,7 +27,8 @@ from intrigue.state import State
 RESTART = 255  # The event of a new game; actions are below 18.
 MARK_EVERY = 256  # Events: replaying up to twice as many takes 40 ms, and saving a state each time costs nothing.
 
-# Their saved state does not go on like the original in ale-py 0.12.1: their games are replayed from the start.
+# Their saved state does not go on like the original in ale-py 0.12.1, so their games are replayed from the start: the
+# first two measured, the others as the same pull request 732 says (a float saved rounded, numbers saved as flags).
 NO_STATE = frozenset({"qbert", "tetris", "pitfall2", "miniature_golf"})
 # Of these, a reset also remembers something of the games before, so each game of theirs is loaded anew.
 NO_STATE_NOR_RESET = frozenset({"pitfall2", "miniature_golf"})
