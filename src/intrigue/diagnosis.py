@@ -36,7 +36,7 @@ def examine() -> dict[str, str]:
     """Versions of what is there, and for what is not, the command that adds it."""
     import torch
 
-    from intrigue.nuclear import choose_method
+    from intrigue.nuclear import describe_auto
 
     findings = {"python": platform.python_version()}
     for name in CORE:
@@ -46,7 +46,7 @@ def examine() -> dict[str, str]:
     cuda = torch.cuda.is_available()
     findings["device"] = f"cuda, {torch.cuda.get_device_name()}" if cuda else f"cpu, {torch.get_num_threads()} threads"
     device = torch.device("cuda" if cuda else "cpu")
-    findings["nuclear norm, 5x512"] = choose_method(device, torch.float32, 5, 512)
+    findings["nuclear norm, auto"] = describe_auto(device)
     findings["free disk here"] = f"{shutil.disk_usage('.').free / 2**30:.1f} GiB"
     return findings
 

@@ -29,7 +29,7 @@ from intrigue.version import __version__
 Shape = tuple[int, int, int]
 # The shapes of issue-sized batches: Atari's ensemble of 5 × 512 and 5 × 128, URLB's 12 neighbours, and the widest.
 SHAPES: dict[str, tuple[Shape, ...]] = {
-    "cpu": ((2048, 5, 512), (2048, 5, 128), (1024, 12, 512), (1024, 12, 24), (512, 32, 512)),
+    "cpu": ((2048, 5, 512), (2048, 5, 128), (1024, 12, 512), (1024, 12, 24), (128, 32, 512)),
     "cuda": ((16384, 5, 512), (16384, 5, 128), (1024, 12, 512), (16384, 12, 512), (16384, 32, 512)),
 }
 DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32, "float64": torch.float64}

@@ -1,7 +1,7 @@
 """Nuclear norms of batches of small matrices; `score.py` has the mathematics and `dispatch.py` the choice of method."""
 
 from intrigue.nuclear.contract import MatrixError, MatrixTypeError
-from intrigue.nuclear.dispatch import METHODS, Method, choose_method
+from intrigue.nuclear.dispatch import METHODS, Method, choose_method, describe_auto
 from intrigue.nuclear.forms import Center
 from intrigue.nuclear.score import OnNonfinite, nuclear_floor, nuclear_norm, nuclear_ratio, nuclear_score
 from intrigue.nuclear.source import Gathered
@@ -15,6 +15,7 @@ __all__ = [
     "Method",
     "OnNonfinite",
     "choose_method",
+    "describe_auto",
     "nuclear_floor",
     "nuclear_norm",
     "nuclear_ratio",

@@ -62,6 +62,14 @@ def resolve_method(name: str, device: torch.device, dtype: torch.dtype, n: int, 
     return method
 
 
+def describe_auto(device: torch.device) -> str:
+    """What "auto" means on this device, in words, for float32 matrices of three sizes."""
+    sizes = ((5, 512), (64, 512), (256, 512))
+    means = ", ".join(f"{n}x{m} {choose_method(device, torch.float32, n, m)}" for n, m in sizes)
+    lost = library().reason if device.type == "cpu" and library().norms is None else ""
+    return f"{means} ({lost}; with one, 5x512 takes a third of the time)" if lost else means
+
+
 @functools.cache
 def _triton_is_there() -> bool:
     """Whether Triton can be imported; says once what is lost where it cannot."""
