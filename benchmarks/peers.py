@@ -29,11 +29,12 @@ from intrigue.bench.interleaved import medians
 from intrigue.bench.reward_costs import SPACES, make_curiosity, random_rollout
 from intrigue.curiosity import Curiosity
 from intrigue.curiosity_config import CuriosityConfig
+from intrigue.neighbours import RingMemory
 from intrigue.rewards.registry import REWARDS
 
 STEPS, ENVS = 128, 8
 # RLeXplore's defaults; a reward takes those of these settings that it has.
-SAME = {"feature_dim": 128, "hidden": 256, "blocks": 0, "n": 4, "members": 4}
+SAME = {"feature_dim": 128, "hidden": 256, "blocks": 0, "members": 4, "memory": 8_000}
 PAIRS = {"rnd": "RND", "icm": "ICM", "disagreement": "Disagreement", "re3": "RE3", "e3b": "E3B"}
 
 
@@ -77,6 +78,9 @@ def main() -> None:
     for name, peer_name in PAIRS.items():
         peer = getattr(theirs, peer_name)(envs, obs_norm_type="none")
         peer.obs_norm = Whitened()
+        if name == "re3":
+            peer.storage.normal_()  # as after 1,000 steps; it fills during collection, which is not counted here
+            peer.storage_full = True
         calls = {
             "peer": functools.partial(peer.compute, samples, sync=False),
             "same": scoring(sized(name), batch),
@@ -113,7 +117,10 @@ def sized(name: str) -> Curiosity:
 
 
 def scoring(curiosity: Curiosity, batch: Any) -> Callable[[], object]:
-    """Prepare and score, nothing else."""
+    """Prepare and score, nothing else; a memory of states is full, as after the first minutes."""
+    memory = getattr(curiosity.reward, "memory", None)
+    if isinstance(memory, RingMemory):
+        memory.add(torch.randn(memory.rows.shape))
 
     @torch.no_grad()
     def call() -> object:
