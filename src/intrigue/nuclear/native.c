@@ -21,7 +21,6 @@
 #define MOST_STEPS 30           /* per eigenvalue, as LAPACK; 2 to 3 are usual */
 
 typedef double lanes __attribute__((vector_size(8 * LANES)));
-typedef double loose __attribute__((vector_size(8 * LANES), aligned(8)));
 typedef int64_t flags __attribute__((vector_size(8 * LANES)));
 
 enum center { CENTER_NONE, CENTER_MEAN, CENTER_FIRST };
@@ -129,16 +128,26 @@ static void subtract(const job *work, double *x, int64_t side, int64_t length, i
     }
 }
 
+/* What will be read next, fetched a line at a time while there is arithmetic to do. */
+typedef struct {
+    const char *at, *end;
+} ahead;
+
 static inline __attribute__((always_inline)) void dots(
-    const double *x, int64_t pitch, int64_t i, int64_t j, const int high, const int wide, lanes g[][SIDE], int lane)
+    const double *x, int64_t pitch, int64_t i, int64_t j, const int high, const int wide, lanes g[][SIDE], int lane,
+    ahead *next)
 {
     lanes sums[4][4];
     for (int a = 0; a < high; a++)
         for (int c = 0; c < wide; c++) sums[a][c] = all(0);
-    for (int64_t k = 0; k < pitch; k += LANES) {
+    for (int64_t k = 0; k < pitch - LANES; k += LANES) {
         lanes left[4], right[4];
-        for (int a = 0; a < high; a++) left[a] = *(const loose *)(x + (i + a) * pitch + k);
-        for (int c = 0; c < wide; c++) right[c] = *(const loose *)(x + (j + c) * pitch + k);
+        if (next->at < next->end) {
+            __builtin_prefetch(next->at);
+            next->at += 64;
+        }
+        for (int a = 0; a < high; a++) left[a] = *(const lanes *)(x + (i + a) * pitch + k);
+        for (int c = 0; c < wide; c++) right[c] = *(const lanes *)(x + (j + c) * pitch + k);
         for (int a = 0; a < high; a++)
             for (int c = 0; c < wide; c++) sums[a][c] += left[a] * right[c];
     }
@@ -150,14 +159,24 @@ static inline __attribute__((always_inline)) void dots(
         }
 }
 
+/* Where matrix b lies, if its rows lie behind each other. */
+static ahead whole(const job *work, int64_t b)
+{
+    const void *base;
+    int64_t start = row_start(work, b, 0, &base), size = work->is_double ? 8 : 4;
+    if (work->index || work->stride_column != 1 || work->stride_row != work->columns) return (ahead){0, 0};
+    const char *at = (const char *)base + start * size;
+    return (ahead){at, at + work->rows * work->columns * size};
+}
+
 /* Lane `lane` of g becomes the Gram matrix of the lines. */
-static void gram(const double *x, int64_t side, int64_t pitch, lanes g[][SIDE], int lane)
+static void gram(const double *x, int64_t side, int64_t pitch, lanes g[][SIDE], int lane, ahead next)
 {
     for (int64_t i = 0; i < side; i += 4)
         for (int64_t j = 0; j <= i; j += 4) {
             int high = side - i < 4 ? (int)(side - i) : 4, wide = side - j < 4 ? (int)(side - j) : 4;
             switch (high * 8 + wide) {
-#define CASE(a, c) case a * 8 + c: dots(x, pitch, i, j, a, c, g, lane); break;
+#define CASE(a, c) case a * 8 + c: dots(x, pitch, i, j, a, c, g, lane, &next); break;
                 CASE(1, 1) CASE(2, 2) CASE(3, 3) CASE(4, 4) CASE(1, 4) CASE(2, 4) CASE(3, 4)
 #undef CASE
             }
@@ -204,10 +223,12 @@ static void eigenvalues(lanes *d, lanes *e, int64_t side)
                 lanes square = e[i], alpha = d[i], r = p + square, before = cosine, old = gamma;
                 if (i < side - 2) e[i + 1] = pick(live, sine * r, e[i + 1]);
                 flags nothing = r < all(VANISHED), upright = p < all(VANISHED);
-                lanes inverse = all(1) / pick(nothing, all(1), r);
+                /* One division serves both quotients; r * p stays above 1e-300 and so is exact enough. */
+                lanes safe = pick(upright, all(1), p), both = all(1) / (pick(nothing, all(1), r) * safe);
+                lanes inverse = safe * both;
                 cosine = pick(nothing, all(1), pick(upright, all(0), p * inverse));
                 sine = pick(nothing, all(0), pick(upright, all(1), square * inverse));
-                lanes growth = pick(upright, all(1), r / pick(upright, all(1), p));
+                lanes growth = pick(upright, all(1), r * (r * both));
                 gamma = cosine * (alpha - sigma) - sine * old;
                 d[i + 1] = pick(live, old + (alpha - gamma), d[i + 1]);
                 p = pick(upright & ~nothing, before * square, gamma * gamma * growth);
@@ -239,12 +260,13 @@ static void finish(const job *work, int64_t start, int64_t count, lanes g[][SIDE
 }
 
 /* Matrices start to stop; 0, or 1 when there is no memory. */
-int norms(const job *work, int64_t start, int64_t stop)
+static int part(const job *work, int64_t start, int64_t stop)
 {
     int64_t side = work->rows < work->columns ? work->rows : work->columns;
     int64_t length = work->rows < work->columns ? work->columns : work->rows;
-    int64_t pitch = (length + LANES - 1) / LANES * LANES;
-    double *x = malloc((size_t)(side * pitch) * sizeof *x);
+    /* One vector more than needed: lines 4096 bytes apart would fight for the same few places in the cache. */
+    int64_t pitch = (length + LANES - 1) / LANES * LANES + LANES;
+    double *x = aligned_alloc(64, (size_t)(side * pitch) * sizeof *x);
     lanes(*g)[SIDE] = aligned_alloc(64, SIDE * sizeof *g);
     if (!x || !g) {
         free(x);
@@ -253,7 +275,7 @@ int norms(const job *work, int64_t start, int64_t stop)
     }
     for (int64_t b = start; b < stop; b += LANES) {
         int64_t count = stop - b < LANES ? stop - b : LANES;
-        memset(g, 0, SIDE * sizeof *g);
+        if (count < LANES) memset(g, 0, SIDE * sizeof *g); /* no numbers of others in the empty lanes */
         for (int64_t l = 0; l < count; l++) {
             load(work, b + l, x, pitch);
             int exponent = work->is_double ? near_one(x, side * pitch) : 0;
@@ -262,11 +284,24 @@ int norms(const job *work, int64_t start, int64_t stop)
                 if (work->is_double) exponent += near_one(x, side * pitch);
             }
             work->exponent[b + l] = exponent;
-            gram(x, side, pitch, g, (int)l);
+            gram(x, side, pitch, g, (int)l, b + l + 1 < stop ? whole(work, b + l + 1) : (ahead){0, 0});
         }
         finish(work, b, count, g, side);
     }
     free(x);
     free(g);
     return 0;
+}
+
+/* All matrices, in that many threads; 0, or 1 when there is no memory. */
+int norms(const job *work, int64_t count, int64_t threads)
+{
+    int64_t share = (count + LANES * threads - 1) / (LANES * threads) * LANES;
+    int failed = 0;
+#pragma omp parallel for num_threads(threads) schedule(static, 1) reduction(| : failed)
+    for (int64_t t = 0; t < threads; t++) {
+        int64_t stop = (t + 1) * share < count ? (t + 1) * share : count;
+        if (t * share < stop) failed |= part(work, t * share, stop);
+    }
+    return failed;
 }

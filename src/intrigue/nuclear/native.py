@@ -15,7 +15,6 @@ import platform
 import shutil
 import subprocess
 import tempfile
-import threading
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,10 +27,13 @@ from intrigue.nuclear.source import Source
 
 SOURCE = Path(__file__).with_name("native.c")
 # Comparisons with NaN stay exact; only the error number of sqrt and floating-point traps are given up.
-FLAGS = ("-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-fPIC", "-shared", "-w")
+FLAGS = ("-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-fPIC", "-w")
+# Compiled for OpenMP but linked without it: the threads are torch's own, found in the libraries it has loaded. A second
+# set of threads would wait for the processors on which torch's spin.
+THREADED = ("-fopenmp",)
 COMPILE_SECONDS = 60  # a compiler that takes longer is broken; one second is usual
-# A thread costs about 0.1 ms to start, as long as reading this many entries takes.
-ENTRIES_PER_THREAD = 1 << 18
+# Handing work to another thread costs some 10 µs; reading this many entries takes ten times as long.
+ENTRIES_PER_THREAD = 1 << 15
 
 
 class Library(NamedTuple):
@@ -58,8 +60,7 @@ def library() -> Library:
     if not compiler:
         return Library(None, "no C compiler found (cc, gcc or clang)")
     try:
-        path = _build(compiler)
-        function = ctypes.CDLL(str(path)).norms
+        function = _load(compiler)
     except (OSError, subprocess.SubprocessError) as error:
         return Library(None, f"{compiler} could not build it: {error}")
     function.argtypes = (ctypes.POINTER(_Job), ctypes.c_int64, ctypes.c_int64)
@@ -83,38 +84,36 @@ def norms(source: Source, center: Center) -> Norms:
         source.inner, source.rows, source.columns, *source.strides,
         int(first.dtype == torch.float64), CENTERS.index(center), *(part.data_ptr() for part in found),
     )  # fmt: skip
-    _in_threads(function, job, source.count, source.count * source.rows * source.columns)
+    entries = source.count * source.rows * source.columns
+    threads = max(1, min(torch.get_num_threads(), entries // ENTRIES_PER_THREAD))
+    if function(ctypes.byref(job), source.count, threads):
+        raise MemoryError("no memory for one matrix in float64")
     return found
 
 
-def _in_threads(function: ctypes._NamedFuncPointer, job: _Job, count: int, entries: int) -> None:
-    threads = max(1, min(torch.get_num_threads(), entries // ENTRIES_PER_THREAD))
-    share = max(1, -(-count // (8 * threads))) * 8  # whole vectors of eight matrices
-    failed: list[int] = []
-
-    def run(start: int) -> None:
-        failed.append(function(ctypes.byref(job), start, min(count, start + share)))
-
-    others = [threading.Thread(target=run, args=(start,)) for start in range(share, count, share)]
-    for thread in others:
-        thread.start()
-    run(0)
-    for thread in others:
-        thread.join()
-    if any(failed):
-        raise MemoryError("no memory for one matrix in float64")
+def _load(compiler: str) -> ctypes._NamedFuncPointer:
+    try:
+        return ctypes.CDLL(str(_build(compiler, THREADED))).norms
+    except (OSError, subprocess.SubprocessError):
+        # Another compiler's OpenMP than torch's, or none: one thread is still faster than anything else here.
+        return ctypes.CDLL(str(_build(compiler, ()))).norms
 
 
-def _build(compiler: str) -> Path:
+def _run(*command: str) -> None:
+    subprocess.run(command, capture_output=True, check=True, timeout=COMPILE_SECONDS)
+
+
+def _build(compiler: str, threaded: tuple[str, ...]) -> Path:
     source = SOURCE.read_bytes()
     version = subprocess.run([compiler, "--version"], capture_output=True, check=True, timeout=COMPILE_SECONDS).stdout
-    key = b"\0".join([source, version, " ".join(FLAGS).encode(), _processor().encode()])
+    key = b"\0".join([source, version, " ".join(FLAGS + threaded).encode(), _processor().encode()])
     path = _folder() / f"nuclear-{hashlib.sha256(key).hexdigest()[:16]}.so"
     if not path.exists():
         with tempfile.TemporaryDirectory(dir=path.parent) as place:
-            fresh = Path(place) / path.name
-            command = [compiler, *FLAGS, "-o", str(fresh), str(SOURCE), "-lm"]
-            subprocess.run(command, capture_output=True, check=True, timeout=COMPILE_SECONDS)
+            fresh, compiled = Path(place) / path.name, Path(place) / "nuclear.o"
+            _run(compiler, *FLAGS, *threaded, "-c", "-o", str(compiled), str(SOURCE))
+            _run(compiler, "-shared", "-o", str(fresh), str(compiled), "-lm")
+            ctypes.CDLL(str(fresh))  # What cannot be loaded is not kept.
             os.replace(fresh, path)  # whole or not at all, whoever else builds it meanwhile
     return path
 
