@@ -17,7 +17,6 @@ from intrigue.nuclear import gram_kernels, spectrum_kernels
 from intrigue.nuclear.forms import Center, Form
 from intrigue.nuclear.source import Source
 
-LARGEST_SIDE = 32  # one row of a tile per lane of a warp
 LARGEST_SMALL = 8  # gram_small needs 36 float64 accumulators per lane here; with 9 lines the registers run short
 
 # Halvings of [0, 1] per singular value: 1.5e-11 is far below float32's rounding, 2e-16 is float64's.
