@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 import tyro
 
 from intrigue.bench.reward_costs import ENVS, SPACES, STEPS, Cost, costs
-from intrigue.bench.score import machine
+from intrigue.bench.machine import machine
 from intrigue.errors import ConfigError, Problem, unknown_name
 from intrigue.rewards.registry import REWARDS
 from intrigue.training.build import pick_device

@@ -10,7 +10,6 @@ from __future__ import annotations
 import csv
 import functools
 import json
-import platform
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
@@ -22,9 +21,9 @@ import tyro
 from torch import Tensor
 
 from intrigue.bench.interleaved import captured, medians, seconds_once
+from intrigue.bench.machine import machine
 from intrigue.bench.matrices import FAMILIES, exact_score
 from intrigue.nuclear import choose_method, nuclear_score
-from intrigue.version import __version__
 
 Shape = tuple[int, int, int]
 # The shapes of issue-sized batches: Atari's ensemble of 5 × 512 and 5 × 128, URLB's 12 neighbours, and the widest.
@@ -206,19 +205,6 @@ def line(row: Row) -> str:
         f"{shape:<16}{row.dtype:<10}{row.method:<15}{row.ms:>10.4f}{graph:>10}{row.read_ms:>9.4f}{row.reads:>9.1f}"
         f"{norm:>9}{values:>12}{row.worst_error:>9.1e}  {row.worst_family}\n"
     )
-
-
-def machine(device: torch.device) -> dict[str, object]:
-    """What the figures were taken on."""
-    cuda = device.type == "cuda"
-    return {
-        "device": torch.cuda.get_device_name(device)
-        if cuda
-        else f"{platform.machine()}, {torch.get_num_threads()} threads",
-        "intrigue": __version__,
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-    }
 
 
 def _short(value: object) -> object:
