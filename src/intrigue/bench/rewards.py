@@ -10,8 +10,8 @@ from typing import Annotated, Literal
 
 import tyro
 
-from intrigue.bench.reward_costs import ENVS, SPACES, STEPS, Cost, costs
 from intrigue.bench.machine import machine
+from intrigue.bench.reward_costs import ENVS, SPACES, STEPS, Cost, costs
 from intrigue.errors import ConfigError, Problem, unknown_name
 from intrigue.rewards.registry import REWARDS
 from intrigue.training.build import pick_device
