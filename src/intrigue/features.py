@@ -3,7 +3,7 @@
     random    frozen random network                                      (Disagreement's default features)
     idf       trained so that φ(s), φ(s') tell the action                (inverse-dynamics features)
     joint     trained by the inverse loss and by the forward model       (Pathak 2017)
-    icm       the same, ending in LayerNorm and tanh                     (URLB's icm_apt trunk)
+    icm       the same, ending in LayerNorm and tanh                     (as URLB's icm_apt ends)
     identity  the observation vector itself
 
 `features` fixes the length of an encoding: `layernorm` (no affine; length √D), `unit` (length 1) or `raw`. A ratio that
@@ -20,6 +20,7 @@ from torch.nn import functional
 
 from intrigue.errors import ConfigError
 from intrigue.networks import Encoder, freeze, mlp
+from intrigue.noise import FeatureNoise
 from intrigue.spaces import ActionSpec, ObsSpec, Spaces
 from intrigue.types import Prepared, Transitions
 
@@ -76,11 +77,12 @@ class StateFeatures(nn.Module):
         loss: Tensor = self.inverse(features, next_features, action)
         return loss
 
-    def inverse_loss_of(self, batch: Transitions) -> Tensor:
+    def inverse_loss_of(self, batch: Transitions, noise: FeatureNoise) -> Tensor:
         """The encoder's own loss on a batch, for rewards without forward models; encodes nothing when not trained."""
         if self.inverse is None:
             return torch.zeros((), device=batch.reward.device)
-        return self.inverse_loss(self.forward(batch.obs), self.forward(batch.next_obs), batch.action)
+        here, there = noise(self.forward(batch.obs)), noise(self.forward(batch.next_obs))
+        return self.inverse_loss(here, there, batch.action)
 
 
 def reached_then_left(batch: Transitions) -> Tensor:
@@ -136,6 +138,6 @@ def _encoder(kind: EncoderKind, spec: ObsSpec, feature_dim: int, hidden: int) ->
     if kind == "random":
         return freeze(encoder)
     if kind == "icm":
-        # URLB icm_apt: the trunk ends in LayerNorm and tanh, which bounds what the forward loss can shrink.
+        # As URLB's icm_apt ends, whose trunk is one layer: LayerNorm and tanh bound what the forward loss can shrink.
         return nn.Sequential(encoder, nn.LayerNorm(feature_dim), nn.Tanh())
     return encoder

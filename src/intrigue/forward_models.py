@@ -84,7 +84,7 @@ class ForwardModels(nn.Module):
     def losses(self, batch: Transitions, rng: Generator) -> tuple[Tensor, Tensor]:
         """The encoder's own loss, (), and each member's, (K,); only a joint encoder is shaped by the latter."""
         here, there = self.features.pair(batch)
-        own = self.features.inverse_loss(here, there, batch.action)
+        own = self.features.inverse_loss(self.noise(here), self.noise(there), batch.action)
         if not self.features.shaped_by_forward:
             here, there = here.detach(), there.detach()
         error = self.errors(here, there, batch.action)

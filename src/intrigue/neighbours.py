@@ -31,13 +31,19 @@ class Nearest(NamedTuple):
     row: Tensor  # (B, k)  which candidate; meaningless where not found
 
 
-def nearest_rows(query: Tensor, memory: Tensor, k: int, *, skip_self: bool = False) -> Tensor:
+def nearest_rows(
+    query: Tensor, memory: Tensor, k: int, *, skip_self: bool = False, allowed: Tensor | None = None
+) -> Tensor:
     """Indices (B, k) of the k rows of `memory` (M, D) nearest to each row of `query` (B, D), nearest first.
 
-    `skip_self`: row i of the query is row i of the memory and does not count as its own neighbour.
+    `skip_self`: row i of the query is row i of the memory and does not count as its own neighbour. `allowed` (M,): rows
+    that are False are nobody's neighbours; with `skip_self`, where too few are left the row itself stands in.
     """
-    parts = _picked(query, memory, k, "skip" if skip_self else "no", None, max(1, memory.shape[0]))
-    picked = [index for _, index in parts]
+    picked = []
+    for rows, index in _picked(query, memory, k, "skip" if skip_self else "no", allowed, max(1, memory.shape[0])):
+        if skip_self and allowed is not None:
+            index = index.where(allowed[index], _own_rows(rows, index))
+        picked.append(index)
     return torch.cat(picked) if picked else torch.empty(0, k, dtype=torch.long, device=query.device)
 
 

@@ -4,7 +4,8 @@
 
 Every encoding is disturbed where it is made, so inputs and targets of a dynamics model get independent draws, and
 neighbours are searched among disturbed states; what the policy sees is untouched. An ensemble's members share one draw
-(noise of the environment) or have their own (noise of each model). `Curiosity` turns it on with its own random stream.
+(noise of the environment) or have their own (noise of each model). `Curiosity` turns it on with its own random stream,
+the one thing that scoring then moves.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class FeatureNoise(nn.Module):
 
     def _noise(self, encoded: Tensor, shape: tuple[int, ...]) -> Tensor:
         assert self.rng is not None
-        # One number for the whole batch: noise relative to each entry would leave rarely moving entries in peace.
+        # One number for all that is encoded together: noise relative to each entry would spare those that rarely move.
         self.spread = encoded.detach().std(unbiased=False)
         unit = self.spread if self.units == "relative" else 1.0
         drawn = torch.randn(shape, generator=self.rng, device=self.rng.device, dtype=encoded.dtype)

@@ -162,3 +162,22 @@ def test_trained_encoders_move_and_random_ones_do_not(encoder):
         reward.loss(batch, torch.Generator().manual_seed(0)).backward()
         grads = [weight.grad for weight in reward.features.encoder.parameters()]
         assert any(grad is not None and grad.abs().sum() > 0 for grad in grads) == moves
+
+
+def test_rows_that_are_no_transitions_are_nobodys_neighbours():
+    """(0,0,0) has (3,0,0) and (0,4,0); a reset row at (0,0,1) would be nearer than both."""
+    reward = knn(form="centered", n=3)
+    batch = states((0, 0, 0), (3, 0, 0), (0, 4, 0), (0, 0, 1))
+    valid = torch.tensor([[True], [True], [True], [False]])
+    with torch.no_grad():
+        score = reward.score(batch.replace(valid=valid))
+        alone = reward.score(states((0, 0, 0), (3, 0, 0), (0, 4, 0)))
+    assert score[0].item() == pytest.approx((3 + 4) / math.sqrt(3))
+    torch.testing.assert_close(score[:3], alone)
+
+
+def test_too_few_valid_rows_leave_the_state_itself():
+    """One valid row: its neighbours are itself, at no distance."""
+    batch = states((1, 2, 3), (0, 0, 1), (5, 5, 5)).replace(valid=torch.tensor([[True], [False], [False]]))
+    with torch.no_grad():
+        assert knn(form="centered", n=3).score(batch)[0].item() == pytest.approx(0, abs=1e-6)

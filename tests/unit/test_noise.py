@@ -78,3 +78,27 @@ def test_per_member_noise_spreads_an_ensemble_that_agrees() -> None:
             batch = curiosity.prepare(make_batch(make_spaces()))
             spreads[draw] = float(curiosity.reward.score(batch).max())
     assert spreads["shared"] < 1e-5 < 1e-2 < spreads["member"]
+
+
+@pytest.mark.parametrize("name", ["episodic", "e3b", "ride", "icm", "disagreement", "nnm"])
+def test_the_loss_of_trained_encoders_is_disturbed_too(name: str) -> None:
+    """Every encoding passes through the noise, also on its way to the inverse model."""
+    options = {"encoder": "idf"} if name in ("icm", "disagreement", "nnm") else {}
+    losses = []
+    for sigma in (0.0, 5.0):
+        curiosity = Curiosity(
+            name, GYM_OBS["vector"], GYM_ACTIONS["discrete"], feature_noise=sigma, feature_dim=8, hidden=8, **options
+        )
+        batch = curiosity.prepare(make_batch(make_spaces(), time=1, envs=24))
+        rngs = [torch.Generator().manual_seed(0) for _ in range(2)]
+        losses.append([float(curiosity.reward.loss(batch, rng).detach()) for rng in rngs])
+    assert losses[0][0] == losses[0][1]
+    assert losses[1][0] != losses[1][1] and losses[1][0] != losses[0][0]
+
+
+def test_the_inverse_model_alone_is_disturbed() -> None:
+    curiosity = Curiosity("episodic", GYM_OBS["vector"], GYM_ACTIONS["discrete"], feature_noise=5.0)
+    batch = curiosity.prepare(make_batch(make_spaces()))
+    features, noise = curiosity.reward.features, curiosity.reward.noise
+    first, second = (float(features.inverse_loss_of(batch, noise).detach()) for _ in range(2))
+    assert first != second

@@ -21,8 +21,9 @@ distances is taken as 1, as in every code; its k is unverified. On vectors the v
 random (ours).
 Differs from the official code: forhaoliu/mini_apt measures 3136 convolved numbers, here a dense layer follows; its
 batches hold two views of each state and both are neighbours. What it calls deviation is a variance, and we keep that.
-URLB's `icm_apt`: HEAD and the first release (710c3eb) disagree in everything but k, hence two names; its published
-numbers predate HEAD. Convolutions are the reward's own and learn from its loss. Population instead of sample variance.
+URLB's `icm_apt`: HEAD and the first release (710c3eb) disagree in encoder, state, normaliser and clip, hence two names;
+its published numbers predate HEAD. Convolutions are the reward's own and learn from its loss. Population instead of
+sample variance.
 Cost: one encoder pass and one B×B product per score; two encoder passes and two models (with gradient) per learning
 epoch; memory one network.
 """

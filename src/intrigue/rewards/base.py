@@ -2,7 +2,8 @@
 
 A reward splits into three, so that nothing both computes and changes:
 
-    score    raw novelty of each transition, (T, N); pure: no gradient, no counter, no memory moves
+    score    raw novelty of each transition, (T, N); pure: no gradient, no counter, no memory moves (feature noise, when
+             it is on, draws from its own stream)
     loss     what its models should minimise on a batch; differentiable
     observe  the only mutator: memories, counts, queues, running statistics
 

@@ -20,7 +20,7 @@ Differs from the official code: rll-research/cic scores f(s') and not a transiti
 running *variance*, which it calls a deviation; it takes e^(1/τ), the most that a positive pair could reach, off the sum
 where the positive itself was meant. All three are in `official`. Its second state network is never used, and not here.
 It changes skills whenever the run's step count is a multiple of 50, here each lasts 50 steps. Its neighbours are those
-of 1,024 replayed rows, ours of the batch at hand.
+of 1,024 replayed rows, ours of the batch at hand. Feature noise is on f(s) and f(s'), and reaches g through them.
 Cost: one pass of f (paper: two, and one of g) and a chunked neighbour search per score; per learning epoch two passes
 of f, one of g and of ψ, and a B × B table of cosines for each minibatch of B rows.
 """

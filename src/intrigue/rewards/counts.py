@@ -118,7 +118,7 @@ class Counts(IntrinsicReward):
 
     def loss(self, batch: Transitions, rng: Generator) -> Tensor:
         """By kernel, how badly the action is told from the two encodings; a hash learns nothing."""
-        return super().loss(batch, rng) if self.features is None else self.features.inverse_loss_of(batch)
+        return super().loss(batch, rng) if self.features is None else self.features.inverse_loss_of(batch, self.noise)
 
     @torch.no_grad()
     def observe(self, batch: Transitions, parts: Parts) -> None:

@@ -54,9 +54,14 @@ class DisagreementConfig:
     encoder: Literal["random", "idf"] = "random"  # paper and official: φ; the code's default is random and frozen
     members: Annotated[int, Limits(low=2)] = 5  # K: official and URLB
     feature_dim: PositiveInt = 512  # official; urlb has the state itself
-    hidden: PositiveInt = 512  # width of every dense layer: official; urlb 1024
+    hidden: NonNegativeInt = 0  # width of dense layers; 0 is the variant's: urlb 1024, others 512 (official code)
     blocks: NonNegativeInt = 4  # residual blocks of a model: official; urlb has none
     keep: PositiveFraction = 0.8  # share of samples each member learns from: official; urlb takes all
+
+    @property
+    def width(self) -> int:
+        """Width of the dense layers: what is asked for, or what URLB and the official code have."""
+        return self.hidden or (1024 if self.variant == "urlb" else 512)
 
 
 @register_reward("disagreement", config=DisagreementConfig)
@@ -69,13 +74,13 @@ class Disagreement(IntrinsicReward):
         self.cfg = cfg
         urlb = cfg.variant == "urlb"
         kind = "identity" if urlb else cfg.encoder
-        self.features = StateFeatures(kind, "raw", spaces, cfg.feature_dim, cfg.hidden)
+        self.features = StateFeatures(kind, "raw", spaces, cfg.feature_dim, cfg.width)
         self.models = ForwardModels(
             cfg.members,
             self.features,
             spaces.action.width,
             self.noise,
-            hidden=cfg.hidden,
+            hidden=cfg.width,
             blocks=cfg.blocks,
             two_layer="uniform" if urlb else None,
             keep=1.0 if urlb else cfg.keep,

@@ -106,7 +106,7 @@ class Episodic(IntrinsicReward):
 
     def loss(self, batch: Transitions, rng: Generator) -> Tensor:
         """How badly the action is told from the two embeddings."""
-        return self.features.inverse_loss_of(batch)
+        return self.features.inverse_loss_of(batch, self.noise)
 
     @torch.no_grad()
     def observe(self, batch: Transitions, parts: Parts) -> None:

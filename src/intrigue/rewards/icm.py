@@ -24,8 +24,8 @@ not state, and multiplies by 288 instead of summing whatever number of features 
 episode's first frame follow its last as if by an action; here s' is the true successor. URLB trains before it scores;
 here the bonus comes first. Its inverse net shares nothing with its forward net on states, so it cannot change the
 bonus; it is kept for its loss. `intrigue.plain_dynamics` says how URLB's models take other actions than its own.
-Cost: φ once per state where rows follow each other, else twice, and one model pass per score; the same with gradient
-per learning epoch.
+Cost: two encoder passes (nearly one for images on a CPU) and one model pass per score; two and one with gradient per
+learning epoch.
 """
 
 from __future__ import annotations
@@ -61,10 +61,15 @@ class ICMConfig:
     variant: Literal["paper", "official", "urlb"] = "official"  # whose error and loss; official is the Atari studies'
     encoder: Literal["idf", "random"] = "idf"  # official: inverse-dynamics features are what ICM means
     feature_dim: PositiveInt = 512  # large-scale curiosity; paper 288; urlb has the state itself
-    hidden: PositiveInt = 512  # width of every dense layer: large-scale curiosity; paper 256, urlb 1024
+    hidden: NonNegativeInt = 0  # width of dense layers; 0 is the variant's: paper 256, official 512, urlb 1024
     blocks: NonNegativeInt = 4  # official: residual blocks of the forward model
     beta: Fraction = 0.2  # paper: β, weight of the forward loss
     eta: PositiveFloat = 0.01  # paper: η, as its code has it
+
+    @property
+    def width(self) -> int:
+        """Width of the dense layers: what is asked for, or what the paper, large-scale curiosity and URLB have."""
+        return self.hidden or {"paper": 256, "official": 512, "urlb": 1024}[self.variant]
 
 
 @register_reward("icm", config=ICMConfig)
@@ -76,16 +81,16 @@ class ICM(IntrinsicReward):
         super().__init__(cfg, spaces)
         self.cfg = cfg
         if cfg.variant == "urlb":
-            self.dynamics = PlainDynamics(spaces.obs.size, spaces.action, cfg.hidden)
+            self.dynamics = PlainDynamics(spaces.obs.size, spaces.action, cfg.width)
             return
         paper = cfg.variant == "paper"
-        self.features = StateFeatures("joint" if paper else cfg.encoder, "raw", spaces, cfg.feature_dim, cfg.hidden)
+        self.features = StateFeatures("joint" if paper else cfg.encoder, "raw", spaces, cfg.feature_dim, cfg.width)
         self.models = ForwardModels(
             1,
             self.features,
             spaces.action.width,
             self.noise,
-            hidden=cfg.hidden,
+            hidden=cfg.width,
             blocks=cfg.blocks,
             two_layer="orthogonal" if paper else None,
             measure="half" if paper else "mean",

@@ -9,8 +9,8 @@ The expression `episodic * clip(rnd_alpha, 1, 5)` is the same bonus; its parts' 
 
 Differs from the paper: this is the bonus alone, for any agent of this library, not the agent: no family of 32 mixtures
 and discounts, no recurrent replay. What differs in the two factors stands on their pages.
-Differs from the official code: there is none; constants are those of the two ports read, which agree (Deep RL Zoo and
-RLeXplore), and of the paper where a port names it.
+Differs from the official code: there is none; constants are those of the two ports read (Deep RL Zoo and RLeXplore);
+where these differ is said on the page of `episodic`.
 Cost: those of its two factors together: three encoder passes per score, four per learning epoch (three with gradient).
 """
 

@@ -14,9 +14,11 @@ Z stacks n encodings of m dimensions as rows:
 `nnm` is the paper's ratio; `nnmc` is this file with form="centered", which we recommend for exploring.
 
 Differs from the paper: it leaves n, the encoder and the neighbours open; every choice and its reason is in
-docs/rewards.md. `features="layernorm"` fixes the length of an encoding, without which the ratio pays for short
-encodings; `features="raw"` is the literal reading. Members differ by their initialisation and by dropping each sample
-from each member's loss with probability 0.2, as the Disagreement code does.
+docs/rewards.md. The kNN form scores the state reached, where URLB's APT scores the state left (`neighbours_of="obs"`).
+`encoder="icm"` ends as URLB's `icm_apt` trunk does; its layers and losses are those of the other encoders.
+`features="layernorm"` fixes the length of an encoding, without which the ratio pays for short encodings;
+`features="raw"` is the literal reading. Members differ by their initialisation and by dropping each sample from each
+member's loss with probability 0.2, as the Disagreement code does.
 Cost: ensemble, one encoder pass and one batched n-model pass per score; knn, one encoder pass and a chunked search.
 """
 
@@ -94,7 +96,7 @@ class NuclearNorm(IntrinsicReward):
             rows, center = self.models(self.features(batch.obs), batch.action), "mean"  # (T, N, n, m)
         else:
             reached = self.noise(self.features(getattr(batch, self.cfg.neighbours_of)))
-            rows, center = self._neighbourhood(reached), "first"
+            rows, center = self._neighbourhood(reached, batch.valid), "first"
         # Curiosity looks for NaN in every bonus; looking here as well would make the device wait twice.
         match self.cfg.form:
             case "ratio":
@@ -110,7 +112,7 @@ class NuclearNorm(IntrinsicReward):
         """The models' loss on their shares of the samples and the encoder's own; zero where neither learns."""
         if self.models is not None:
             return self.models.loss(batch, rng)
-        return self.features.inverse_loss_of(batch)
+        return self.features.inverse_loss_of(batch, self.noise)
 
     @torch.no_grad()
     def observe(self, batch: Transitions, parts: Parts) -> None:
@@ -122,11 +124,12 @@ class NuclearNorm(IntrinsicReward):
             diagonal = (time.unsqueeze(-1) + envs) % self.cfg.memory_stride == 0
             self.memory.add(encoded[diagonal & batch.valid])
 
-    def _neighbourhood(self, encoded: Tensor) -> Gathered:
-        """Each state's encoding followed by its n − 1 nearest, or as many as there are."""
+    def _neighbourhood(self, encoded: Tensor, valid: Tensor) -> Gathered:
+        """Each state's encoding followed by its n − 1 nearest, or as many as there are; invalid rows are nobody's."""
         query = encoded.flatten(0, -2)  # (B, m)
         others = self.memory.filled() if self.memory is not None else query
         in_batch = others.shape[0] < self.cfg.n - 1 or self.memory is None
         others = query if in_batch else others
         k = min(self.cfg.n - 1, others.shape[0] - int(in_batch))
-        return Gathered(query, others, nearest_rows(query, others, k, skip_self=in_batch))
+        allowed = valid.flatten() if in_batch else None
+        return Gathered(query, others, nearest_rows(query, others, k, skip_self=in_batch, allowed=allowed))

@@ -19,9 +19,10 @@ a replay agent set memory=0: its batch is a sample of the replay already, and st
 twice. The weight β that decays geometrically is `Curiosity`'s, which decays linearly. φ is the Nature trunk, then
 LayerNorm and tanh, where the paper has four small convolutions before these, and it sees all stacked frames.
 Differs from the official code: younggyoseo/RE3 leaves out the logarithm in two of its three programs, though the paper
-has it everywhere. Its running mean adds the new share instead of multiplying by it, which makes its σ² about 1 too
-large; ours is right. Its RAD and Dreamer programs count a state as its own neighbour and so take k + 1 and 53; ours
-leaves it out (paper, official). φ keeps the initialisation of our encoders.
+has it everywhere. Its running mean adds the new share instead of multiplying by it, which makes its σ² too large, by a
+quarter at the second batch and by about 1/n at the n-th; ours is right. Its RAD and Dreamer programs count a state as
+its own neighbour and so take k + 1 and 53; ours leaves it out (paper, official). φ keeps the initialisation of our
+encoders.
 Cost: one encoder pass and one search among `memory` + batch per score, one encoder pass more to remember.
 """
 

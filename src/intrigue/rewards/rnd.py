@@ -59,8 +59,13 @@ class RNDConfig:
 
     variant: Literal["paper", "official", "urlb"] = "official"  # sum or mean of the errors, s' or s, whitened or not
     feature_dim: PositiveInt = 512  # official code and URLB: 512
-    hidden: PositiveInt = 512  # width of the dense layers: official code; urlb 1024
+    hidden: NonNegativeInt = 0  # width of dense layers; 0 is the variant's: urlb 1024, others 512 (official code)
     last_channels: NonNegativeInt = 0  # newest channels of an image that are seen: official 1, of grey frames; 0 is all
+
+    @property
+    def width(self) -> int:
+        """Width of the dense layers: what is asked for, or what URLB and the official code have."""
+        return self.hidden or (1024 if self.variant == "urlb" else 512)
 
 
 @register_reward("rnd", config=RNDConfig)
@@ -139,15 +144,15 @@ def whitened(states: Tensor, valid: Tensor) -> Tensor:
 def _networks(cfg: RNDConfig, spec: ObsSpec) -> tuple[nn.Module, nn.Module]:
     """Target and predictor, begun as their sources begin them."""
     if cfg.variant == "urlb":
-        sizes = (spec.size, cfg.hidden, cfg.hidden, cfg.feature_dim)
+        sizes = (spec.size, cfg.width, cfg.width, cfg.feature_dim)
         target, predictor = (init_orthogonal(mlp(sizes, nn.ReLU), 1.0) for _ in range(2))
         return freeze(target), predictor
     if spec.kind == "vector":
-        target = Encoder(spec, cfg.feature_dim, cfg.hidden)
-        trunk = Encoder(spec, cfg.feature_dim, cfg.hidden)
-        head = mlp((cfg.feature_dim, cfg.hidden, cfg.hidden, cfg.feature_dim), nn.ReLU)
+        target = Encoder(spec, cfg.feature_dim, cfg.width)
+        trunk = Encoder(spec, cfg.feature_dim, cfg.width)
+        head = mlp((cfg.feature_dim, cfg.width, cfg.width, cfg.feature_dim), nn.ReLU)
         return freeze(target), nn.Sequential(trunk, nn.ReLU(), head)
-    target = init_orthogonal(Encoder(spec, cfg.feature_dim, cfg.hidden), math.sqrt(2))
-    trunk = Encoder(spec, cfg.hidden, cfg.hidden)
-    head = mlp((cfg.hidden, cfg.hidden, cfg.feature_dim), nn.ReLU)
+    target = init_orthogonal(Encoder(spec, cfg.feature_dim, cfg.width), math.sqrt(2))
+    trunk = Encoder(spec, cfg.width, cfg.width)
+    head = mlp((cfg.width, cfg.width, cfg.feature_dim), nn.ReLU)
     return freeze(target), init_orthogonal(nn.Sequential(trunk, nn.ReLU(), head), math.sqrt(2))
