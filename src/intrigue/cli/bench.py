@@ -9,12 +9,12 @@ from intrigue.cli.shell import call
 from intrigue.errors import ConfigError, unknown_name
 
 TARGETS = {
-    "score": "the nuclear norm against reading its input once, against torch, and against the exact SVD",
+    "score": "the nuclear norm: time beside one read of its input and torch's ways, error against the exact SVD",
     "rewards": "what each reward costs per transition, in time and memory",
 }
 USAGE = """usage: intrigue bench TARGET [ARGUMENTS]
 
-Speed on this machine, each figure with its ceiling beside it.
+Speed on this machine, with what it is to be held against beside it.
 
 {targets}
 

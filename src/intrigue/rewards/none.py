@@ -23,6 +23,8 @@ from intrigue.types import Transitions
 class NoReward(IntrinsicReward):
     """Zero for every transition."""
 
+    reads = frozenset()  # nothing is prepared for it
+
     def __init__(self, cfg: EmptyConfig, spaces: Spaces) -> None:
         super().__init__(cfg, spaces)
 
