@@ -10,7 +10,7 @@ A neighbour at less than ξ of the usual distance is the same state and adds 1; 
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -27,23 +27,37 @@ class Near(NamedTuple):
     enough: Tensor  # bool: there were as many neighbours as asked for
 
 
+class KernelSettings(Protocol):
+    """The part of a reward's configuration that decides its kernel counts."""
+
+    @property
+    def feature_dim(self) -> int:
+        """Size of an encoding."""
+
+    @property
+    def capacity(self) -> int:
+        """States remembered of an episode."""
+
+    @property
+    def k(self) -> int:
+        """Nearest neighbours."""
+
+    @property
+    def epsilon(self) -> float:
+        """Constant of the kernel."""
+
+    @property
+    def cluster_distance(self) -> float:
+        """Share of the usual distance below which states are one."""
+
+
 class KernelCounts(nn.Module):
     """Kernel counts over episodic memories. `least`: neighbours a row must have before its distances are usual ones."""
 
-    def __init__(
-        self,
-        width: int,
-        *,
-        capacity: int,
-        k: int,
-        epsilon: float,
-        cluster_distance: float,
-        least: int,
-        scale: Literal["running", "own"] = "running",
-    ) -> None:
+    def __init__(self, cfg: KernelSettings, *, least: int, scale: Literal["running", "own"] = "running") -> None:
         super().__init__()
-        self.k, self.epsilon, self.cluster_distance, self.least = k, epsilon, cluster_distance, least
-        self.memory = EpisodicMemory(capacity, (width,))
+        self.k, self.epsilon, self.cluster_distance, self.least = cfg.k, cfg.epsilon, cfg.cluster_distance, least
+        self.memory = EpisodicMemory(cfg.capacity, (cfg.feature_dim,))
         self.usual = RunningMean() if scale == "running" else None
 
     def carried(self, envs: int) -> Tensor:

@@ -87,7 +87,7 @@ class Counts(IntrinsicReward):
             self.reads = frozenset({"next_obs"})
         self.hash = SimHash(spaces.obs.size, cfg.bits) if by_hash else None
         self.features = None if by_hash else StateFeatures("idf", "raw", spaces, cfg.feature_dim, cfg.hidden)
-        self.kernel = None if by_hash else _kernel(cfg)
+        self.kernel = None if by_hash else KernelCounts(cfg, least=cfg.k, scale="own")
         self.keys = EpisodicMemory(cfg.capacity, (), torch.int64) if cfg.variant == "episodic" else None
         size = cfg.table_size if cfg.variant == "simhash" else 0
         self.register_buffer("table", torch.zeros(size, dtype=torch.int32))
@@ -167,15 +167,3 @@ class Counts(IntrinsicReward):
         memory = self.keys or self.kernel
         assert memory is not None
         return Trail.of(batch, memory.carried(batch.valid.shape[1]), begin=True)
-
-
-def _kernel(cfg: CountsConfig) -> KernelCounts:
-    return KernelCounts(
-        cfg.feature_dim,
-        capacity=cfg.capacity,
-        k=cfg.k,
-        epsilon=cfg.epsilon,
-        cluster_distance=cfg.cluster_distance,
-        least=cfg.k,
-        scale="own",
-    )

@@ -76,14 +76,7 @@ class Episodic(IntrinsicReward):
         super().__init__(cfg, spaces)
         self.cfg = cfg
         self.features = StateFeatures("idf", "raw", spaces, cfg.feature_dim, cfg.hidden)
-        self.counts = KernelCounts(
-            cfg.feature_dim,
-            capacity=cfg.capacity,
-            k=cfg.k,
-            epsilon=cfg.epsilon,
-            cluster_distance=cfg.cluster_distance,
-            least=cfg.k,
-        )
+        self.counts = KernelCounts(cfg, least=cfg.k)
 
     @classmethod
     def refusal(cls, cfg: EpisodicConfig, spaces: Spaces) -> str | None:

@@ -87,7 +87,7 @@ class RIDE(IntrinsicReward):
         width = cfg.feature_dim
         self.forward_model = mlp((width + spaces.action.width, cfg.hidden, width), nn.ReLU)
         by_kernel = cfg.count == "kernel" or (cfg.count == "auto" and self.paper and spaces.obs.kind == "pixels")
-        self.kernel = _kernel(cfg) if by_kernel else None
+        self.kernel = KernelCounts(cfg, least=1) if by_kernel else None
         self.keys = None if by_kernel else EpisodicMemory(cfg.capacity, (), torch.int64)
 
     def score(self, batch: Transitions) -> Tensor:
@@ -144,14 +144,3 @@ def _keys(batch: Transitions) -> tuple[Tensor, Tensor]:
     if isinstance(batch, Prepared):
         return exact_keys(batch.raw_next_obs), exact_keys(batch.raw_obs)
     return exact_keys(batch.next_obs), exact_keys(batch.obs)
-
-
-def _kernel(cfg: RIDEConfig) -> KernelCounts:
-    return KernelCounts(
-        cfg.feature_dim,
-        capacity=cfg.capacity,
-        k=cfg.k,
-        epsilon=cfg.epsilon,
-        cluster_distance=cfg.cluster_distance,
-        least=1,
-    )
