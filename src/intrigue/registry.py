@@ -175,7 +175,7 @@ def _read_declarations(path: Path, decorator: str, changed: int) -> list[Declara
         Declaration(
             name=name,
             class_name=class_name,
-            summary=docstring.split("\n")[0].strip(),
+            summary=(own or docstring).split("\n")[0].strip(),
             docstring=docstring,
             origin=str(path),
             config=namespace[config],
@@ -184,7 +184,7 @@ def _read_declarations(path: Path, decorator: str, changed: int) -> list[Declara
             notes=notes.get(config, {}),
             members=members.get(class_name, frozenset()),
         )
-        for class_name, name, config, defaults in registrations
+        for class_name, name, config, defaults, own in registrations
     ]
 
 
@@ -202,7 +202,8 @@ def import_file(path: Path, package: str) -> None:
     plugin.loader.exec_module(module)
 
 
-def _registrations(tree: ast.Module, decorator: str) -> Iterator[tuple[str, str, str, dict[str, Any]]]:
+def _registrations(tree: ast.Module, decorator: str) -> Iterator[tuple[str, str, str, dict[str, Any], str]]:
+    """Class or function, name, configuration, defaults; and a function's own docstring: several share a file."""
     for node in tree.body:
         if not isinstance(node, ast.ClassDef | ast.FunctionDef):
             continue
@@ -216,6 +217,7 @@ def _registrations(tree: ast.Module, decorator: str) -> Iterator[tuple[str, str,
                     ast.literal_eval(call.args[0]),
                     config.id if isinstance(config, ast.Name) else "EmptyConfig",
                     ast.literal_eval(defaults) if defaults is not None else {},
+                    (ast.get_docstring(node) or "") if isinstance(node, ast.FunctionDef) else "",
                 )
 
 

@@ -18,8 +18,8 @@ from intrigue.support import ACTIONS, OBSERVATIONS, Served, grid_page, served, s
 
 NAMES = REWARDS.names()
 FILES = files_of(REWARDS.declarations())
-# The control and the composition come from no paper.
-WITHOUT_PAPER = ("none", "mix")
+# The controls and the composition come from no paper.
+WITHOUT_PAPER = ("none", "random", "mix")
 SMALL = {
     "feature_dim": 8,
     "hidden": 8,

@@ -25,8 +25,8 @@ from intrigue.studies.registry import register_study
 from intrigue.studies.stats import mean
 
 TASKS = ("rooms", "noisy-tv")
-# Not bonuses of their own: the control, parts of NGU, and expressions.
-LEFT_OUT = ("none", "episodic", "rnd_alpha", "mix")
+# Not bonuses of their own: the controls, parts of NGU, and expressions.
+LEFT_OUT = ("none", "random", "episodic", "rnd_alpha", "mix")
 SIZES = ("feature_dim", "hidden")
 
 

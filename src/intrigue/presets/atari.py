@@ -1,0 +1,119 @@
+"""Atari as in the paper, each bonus alone: one setting (`atari_setting`), one bonus per preset."""
+
+from __future__ import annotations
+
+from intrigue.presets.atari_setting import Layer, disagreement_setting
+from intrigue.presets.registry import register_preset
+
+
+@register_preset("nnm-atari")
+def nnm_atari() -> Layer:
+    """Atari: the paper's ratio over five models' predictions, encodings of equal length."""
+    return {
+        **disagreement_setting(),
+        "reward": "nnm",
+        "reward.source": "ensemble",  # the paper names both; on Atari it follows Disagreement
+        "reward.form": "ratio",  # the paper's eq. of the bonus, λ = 1/√max(m, n)
+        # Ours: without a fixed length the ratio pays for short encodings and nothing is learned (docs/atari.md).
+        "reward.features": "layernorm",
+        "reward.encoder": "random",  # DIS run.py feat_learning=none: random, frozen
+        "reward.n": 5,  # open in the paper; DIS run.py num_dynamics=5, and its toy figure has five states
+        "reward.feature_dim": 512,  # DIS run.py feat_dim
+        "reward.hidden": 512,  # DIS dynamics.py hidsize
+        "reward.blocks": 4,  # DIS dynamics.py: four residual blocks
+        "reward.keep": 0.8,  # DIS dynamics.py: dropout 0.2 on each sample's loss, per member
+    }
+
+
+@register_preset("nnm-literal-atari")
+def nnm_literal_atari() -> Layer:
+    """Atari: the paper's ratio read literally, on raw encodings."""
+    return {**nnm_atari(), "reward.features": "raw"}  # the paper mentions no normalisation of encodings
+
+
+@register_preset("nnm-floor-atari")
+def nnm_floor_atari() -> Layer:
+    """Atari: the ratio without its constant floor, between 0 and 1."""
+    return {**nnm_atari(), "reward.form": "floor"}  # ours
+
+
+@register_preset("nnm-centered-atari")
+def nnm_centered_atari() -> Layer:
+    """Atari: the nuclear norm of deviations from the mean prediction; ours, not the paper's formula."""
+    # Raw encodings: this form is not blind to scale, so it needs no fixed length.
+    return {**nnm_atari(), "reward": "nnmc", "reward.form": "centered", "reward.features": "raw"}  # ours
+
+
+@register_preset("nnm-knn-atari")
+def nnm_knn_atari() -> Layer:
+    """Atari: the paper's ratio over a state and its four nearest in a memory of states."""
+    return {
+        **nnm_atari(),
+        "reward.source": "knn",  # the paper's second way
+        "reward.neighbours_of": "next_obs",  # ours: novelty of the state reached, as the ensemble's
+        "reward.memory": 32_768,  # open in the paper; ours: two rollouts' worth of states ...
+        "reward.memory_stride": 4,  # ... taken from eight, 131,072 steps
+    }
+
+
+@register_preset("disagreement-atari")
+def disagreement_atari() -> Layer:
+    """Atari: exploration by disagreement, the variance among five models' predictions."""
+    return {
+        **disagreement_setting(),
+        "reward": "disagreement",
+        "reward.variant": "official",  # DIS rollouts.py: variance over members, mean over features
+        "reward.encoder": "random",  # DIS run.py feat_learning=none
+        "reward.members": 5,  # DIS run.py num_dynamics
+        "reward.feature_dim": 512,  # DIS run.py feat_dim
+        "reward.hidden": 512,  # DIS dynamics.py hidsize
+        "reward.blocks": 4,  # DIS dynamics.py
+        "reward.keep": 0.8,  # DIS dynamics.py: dropout 0.2 on each sample's loss, per member
+    }
+
+
+@register_preset("icm-atari")
+def icm_atari() -> Layer:
+    """Atari: the intrinsic curiosity module, one model's error on inverse-dynamics features."""
+    return {
+        **disagreement_setting(),
+        "reward": "icm",
+        "reward.variant": "official",  # openai/large-scale-curiosity dynamics.py: mean squared error of one model
+        "reward.encoder": "idf",  # open in the paper; inverse-dynamics features are what ICM means
+        "reward.feature_dim": 512,  # large-scale-curiosity run.py feat_dim
+        "reward.hidden": 512,  # large-scale-curiosity dynamics.py hidsize
+        "reward.blocks": 4,  # large-scale-curiosity dynamics.py
+    }
+
+
+@register_preset("rnd-atari")
+def rnd_atari() -> Layer:
+    """Atari: random network distillation inside the same PPO, so that only the bonus differs."""
+    return {
+        **disagreement_setting(),
+        "reward": "rnd",
+        "reward.variant": "official",  # RND cnn_policy_param_matched.py: mean of squares over features
+        "reward.feature_dim": 512,  # RND rep_size
+        "reward.hidden": 512,  # RND: the predictor's two further layers
+        "reward.last_channels": 1,  # RND: the newest frame alone
+        # RND normalises what its networks see in its own way; the policy's input stays as it is.
+        "curiosity.obs_norm": "elementwise",  # RND ppo_agent.py: std per pixel
+        "curiosity.obs_clip": 5.0,  # RND: ±5
+        "curiosity.obs_moments": "running",  # RND ppo_agent.py: updated with every rollout
+    }
+
+
+@register_preset("random-atari")
+def random_atari() -> Layer:
+    """Atari: a random bonus, the control for "any noise would do"."""
+    return {**disagreement_setting(), "reward": "random"}
+
+
+@register_preset("none-atari")
+def none_atari() -> Layer:
+    """Atari: no bonus; PPO learns from the clipped game score alone."""
+    return {
+        **disagreement_setting(),
+        "reward": "none",
+        "curiosity.ext_coef": 1.0,  # DIS run.py ext_coeff, 1 where the score alone is learned from
+    }
