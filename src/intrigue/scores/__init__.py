@@ -1,0 +1,36 @@
+"""Atari scores: what random play and a person reach, normalised scores, aggregates with intervals. Knows no torch."""
+
+from intrigue.scores.aggregate import (
+    AGGREGATES,
+    Interval,
+    aggregate,
+    difference_interval,
+    games_interval,
+    iqm,
+    mean,
+    median,
+    seeds_interval,
+)
+from intrigue.scores.human import above_human, normalised, superhuman
+from intrigue.scores.tables import ATARI_57, PAPER_26, PAPER_COLUMNS, PRINTED, PaperRow, Reference
+
+__all__ = [
+    "AGGREGATES",
+    "ATARI_57",
+    "PAPER_26",
+    "PAPER_COLUMNS",
+    "PRINTED",
+    "Interval",
+    "PaperRow",
+    "Reference",
+    "above_human",
+    "aggregate",
+    "difference_interval",
+    "games_interval",
+    "iqm",
+    "mean",
+    "median",
+    "normalised",
+    "seeds_interval",
+    "superhuman",
+]
