@@ -1,0 +1,200 @@
+"""DeepMind Control through dm_control: `dmc/walker_run`, the whole suite, URLB's tasks, and domains without a reward.
+
+    observation   the task's numbers in dm_control's order, flat float32; or with `pixels` the last three pictures
+    action        numbers in [-1, 1], scaled to the actuators' bounds
+    reward        the task's, between 0 and 1 per frame; always 0 in `dmc/walker`, `dmc/quadruped` and `dmc/jaco`
+    episode       cut off (truncated) at the time limit; nothing ever terminates, as in URLB (arXiv:2110.15191)
+
+Resume is exact to the bit (`dmc_state`). Needs the extra `dmc`; states need no OpenGL. Where the simulation diverges
+the run stops with the seed and the step; `max_divergences` of them may instead end their episode.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, final
+
+import gymnasium as gym
+import numpy as np
+
+from intrigue.envs.base import Env, EnvInfo, Step
+from intrigue.envs.check import Violation
+from intrigue.envs.dmc_import import dmc_tasks
+from intrigue.envs.dmc_names import check_name, split_name
+from intrigue.envs.registry import register_env
+from intrigue.fields import NonNegativeInt, PositiveInt
+from intrigue.spaces import Array
+from intrigue.state import State
+
+if TYPE_CHECKING:
+    from intrigue.envs.dmc_camera import Camera
+
+SIDE = 84  # Pixels, as in URLB.
+VIDEO = (240, 320)  # Height and width of what `render` gives.
+CAMERAS: dict[str, int | str] = {"quadruped": 2, "jaco": "front_close"}  # URLB's; the first camera elsewhere.
+STEPS_WITHOUT_LIMIT = 1000  # Ours, for tasks that have no time limit (lqr): the suite's usual length.
+UNBOUNDED = 1e9  # dm_control writes 1e10 where an actuator has no bound; such a number is passed on as it is.
+DRAWN_MODELS = ("lqr",)  # Domains whose model depends on the seed.
+
+
+@dataclass(frozen=True)
+class DmcConfig:
+    """Settings of `dmc`."""
+
+    action_repeat: PositiveInt = 1  # URLB: 1 for states, 2 for pixels
+    max_episode_steps: NonNegativeInt = 0  # agent steps; 0: the task's own limit
+    pixels: bool = False  # 84 x 84 colour pictures instead of states; needs OpenGL
+    frame_stack: PositiveInt = 3  # pictures in one observation, with pixels; URLB
+    stagger: bool = False  # shorten each environment's first episode, so that not all end together; URLB: one only
+    max_divergences: NonNegativeInt = 0  # diverged episodes an environment may cut off before the run is stopped; ours
+
+
+@register_env("dmc", config=DmcConfig)
+@final
+class DeepMindControl(Env):
+    """One task. dm_control is imported when it is built, so that names can be checked without it."""
+
+    examples = ("walker_run", "walker", "quadruped_jump", "jaco_reach_top_left", "point_mass_hard")
+
+    def __init__(self, cfg: DmcConfig, name: str, render: bool = False) -> None:
+        self._cfg = cfg
+        self._domain, self._task, self._rewarded = split_name(name)
+        self._tasks = dmc_tasks()
+        self._camera = self._make_camera(SIDE, SIDE) if cfg.pixels else None
+        self._video = self._make_camera(*VIDEO) if render else None
+        self._time, self._seed, self._diverged = 0, 0, 0
+        self._build()
+        size = _flat(self._dm.reset()).size  # Also lets the arm's model be compiled, which draws once and never again.
+        self._obs: Array = np.zeros((3 * cfg.frame_stack, SIDE, SIDE) if cfg.pixels else (size,), np.float32)
+        states = gym.spaces.Box(-np.inf, np.inf, (size,), np.float32)
+        pictures = gym.spaces.Box(0, 255, (3 * cfg.frame_stack, SIDE, SIDE), np.uint8)
+        self.info = EnvInfo(
+            pictures if cfg.pixels else states,
+            gym.spaces.Box(-1.0, 1.0, self._low.shape, np.float32),
+            frames_per_step=cfg.action_repeat,
+        )
+
+    @classmethod
+    def check_name(cls, name: str) -> list[str]:
+        return check_name(name)
+
+    def reset(self, seed: int | None) -> Array:
+        if seed is not None:
+            self._seed, self._diverged = seed, 0
+            if self._domain in DRAWN_MODELS:
+                self._build()
+            else:
+                self._tasks.random_of(self._dm).seed(seed)
+        self._time = 0
+        try:
+            first = _flat(self._dm.reset())
+        except self._tasks.control.PhysicsError as error:
+            raise self._divergence(error) from error
+        self._obs = first if self._camera is None else np.concatenate([self._frame()] * self._cfg.frame_stack)
+        return self._obs
+
+    def step(self, action: Array) -> Step:
+        try:
+            reward, over, last = self._advance(self._scaled(action))
+        except (self._tasks.control.PhysicsError, FloatingPointError) as error:
+            self._diverged += 1
+            if self._diverged > self._cfg.max_divergences:
+                raise self._divergence(error) from error
+            warnings.warn(f"{self._divergence(error)} Its episode is cut off.", RuntimeWarning, stacklevel=2)
+            return Step(self._obs, 0.0, False, True)
+        self._obs = last if self._camera is None else np.concatenate([self._obs[3:], self._frame()])
+        return Step(self._obs, reward if self._rewarded else 0.0, False, over)
+
+    def stagger(self, fraction: float) -> None:
+        if self._cfg.stagger:
+            self._time = int(fraction * self._limit)
+
+    def snapshot(self) -> State:
+        from intrigue.envs.dmc_state import save_env
+
+        own = {"time": self._time, "seed": self._seed, "diverged": self._diverged, "obs": self._obs.copy()}
+        return {**own, "dm": save_env(self._dm)}
+
+    def restore(self, state: State) -> None:
+        from intrigue.envs.dmc_state import load_env
+
+        self._time, self._seed, self._diverged = state["time"], state["seed"], state["diverged"]
+        self._obs = np.array(state["obs"])
+        if self._domain in DRAWN_MODELS:
+            self._build()
+        load_env(self._dm, state["dm"])
+
+    def render(self) -> Array:
+        if self._video is None:
+            self._video = self._make_camera(*VIDEO)
+        return self._video.picture(self._dm.physics)
+
+    def close(self) -> None:
+        for camera in (self._camera, self._video):
+            if camera is not None:
+                camera.close()
+        self._dm.close()
+
+    def _build(self) -> None:
+        """The environment of the present seed, without a limit of its own: steps are counted here, and saved."""
+        self._dm = self._tasks.make_dm_env(self._domain, self._task, self._seed, limited=False)
+        bounds = self._dm.action_spec()
+        bounded = bounds.maximum < UNBOUNDED
+        self._low, self._high = np.where(bounded, bounds.minimum, -1.0), np.where(bounded, bounds.maximum, 1.0)
+        steps = self._tasks.episode_seconds(self._domain, self._task) / self._dm.control_timestep()
+        # Seconds over steps of a fraction of one: rounded, since 9.999999 steps are ten.
+        own = round(steps) if math.isfinite(steps) else STEPS_WITHOUT_LIMIT
+        self._limit = self._cfg.max_episode_steps * self._cfg.action_repeat or own
+
+    def _advance(self, control: Array) -> tuple[float, bool, Array]:
+        """The reward of one agent step, whether its episode is over, and the state it ends in."""
+        reward, over = 0.0, False
+        for _ in range(self._cfg.action_repeat):
+            given = self._dm.step(control)
+            self._time += 1
+            reward += float(given.reward)
+            over = bool(given.last()) or self._time >= self._limit
+            if over:
+                break
+        last = _flat(given)
+        if not (math.isfinite(reward) and np.isfinite(last).all()):
+            raise FloatingPointError("the observation or the reward is not finite")
+        return reward, over, last
+
+    def _scaled(self, action: Array) -> Array:
+        """What the actuators get: -1 is their lower bound, 1 their upper."""
+        share = (np.clip(action, -1.0, 1.0).astype(np.float64) + 1.0) / 2.0
+        scaled: Array = np.minimum(self._low + share * (self._high - self._low), self._high)
+        return scaled
+
+    def _frame(self) -> Array:
+        assert self._camera is not None
+        channels_first: Array = self._camera.picture(self._dm.physics).transpose(2, 0, 1)
+        return channels_first
+
+    def _make_camera(self, height: int, width: int) -> Camera:
+        from intrigue.envs.dmc_camera import Camera
+
+        return Camera(CAMERAS.get(self._domain, 0), height, width)
+
+    def _divergence(self, error: Exception) -> Divergence:
+        return Divergence(self._seed, self._time, str(error), self._cfg.max_divergences)
+
+
+class Divergence(Violation):
+    """The simulation left the numbers a computer can hold; becomes an `EnvironmentFault` with the environment's id."""
+
+    def __init__(self, seed: int, step: int, cause: str, allowed: int) -> None:
+        Exception.__init__(
+            self,
+            f"the physics diverged at step {step} of an episode (seed {seed}): {cause.strip().splitlines()[0]} "
+            f"Accepted: a simulation that stays finite. Raise max_divergences, now {allowed}, to cut such episodes "
+            "off instead, or take another seed.",
+        )
+
+
+def _flat(given: Any) -> Array:
+    """The parts of an observation one after the other, as dm_control lists them, which is URLB's order."""
+    return np.concatenate([np.ravel(part) for part in given.observation.values()]).astype(np.float32)

@@ -1,0 +1,79 @@
+"""All that a dm_control environment is between two steps, and back again, to the bit.
+
+    physics   MuJoCo's integration state: time, positions, velocities, activations, controls, the solver's warm start
+    model     the arrays of the model that a task's starts change (places of targets, gains, terrain)
+    task      the task's own numbers
+    random    its NumPy `RandomState`
+
+`mj_step1` follows, because dm_control's step ends with it and its next step begins with `mj_step2`: without it, that
+would go on from the contacts and forces of another state. What depends on accelerations is computed in `mj_step2`.
+"""
+
+from __future__ import annotations
+
+import numbers
+from typing import Any
+
+import mujoco
+import numpy as np
+
+from intrigue.envs.dmc_tasks import random_of
+from intrigue.spaces import Array
+from intrigue.state import State
+
+SPEC = int(mujoco.mjtState.mjSTATE_INTEGRATION)
+# What tasks of the suite change in their models (a test looks for others), and the colours they paint.
+MODEL_FIELDS = (
+    "body_pos", "body_quat", "dof_damping", "geom_pos", "geom_rgba", "geom_size", "hfield_data", "light_pos",
+    "mat_rgba", "site_pos", "site_rgba", "site_size", "wrap_prm",
+)  # fmt: skip
+
+
+def save_env(env: Any) -> State:
+    """The environment as a tree of arrays and plain values."""
+    model, data = env.physics.model.ptr, env.physics.data.ptr
+    physics = np.empty(mujoco.mj_stateSize(model, SPEC))
+    mujoco.mj_getState(model, data, physics, SPEC)
+    fields = {name: np.array(getattr(model, name)) for name in MODEL_FIELDS}
+    return {
+        "physics": physics,
+        "model": {name: field for name, field in fields.items() if field.size},
+        "task": {name: value for name, value in vars(env.task).items() if _is_number(value)},
+        "random": _save_random(random_of(env)),
+    }
+
+
+def load_env(env: Any, state: State) -> None:
+    """Put back what `save_env` gave, into an environment of the same task."""
+    env.reset()  # Out of an ended episode, which would begin anew by itself.
+    model, data = env.physics.model.ptr, env.physics.data.ptr
+    for name, field in state["model"].items():
+        getattr(model, name)[...] = field
+    for name, value in state["task"].items():
+        setattr(env.task, name, value)
+    mujoco.mj_setState(model, data, np.asarray(state["physics"], np.float64), SPEC)
+    mujoco.mj_step1(model, data)
+    _load_random(random_of(env), state["random"])
+
+
+def _is_number(value: object) -> bool:
+    if isinstance(value, np.ndarray):
+        return value.dtype.kind in "biuf"
+    return isinstance(value, numbers.Real | np.bool_)
+
+
+def _save_random(random: np.random.RandomState) -> State:
+    held = random.get_state(legacy=False)
+    assert isinstance(held, dict)
+    inner = held["state"]
+    return {
+        "key": np.asarray(inner["key"], np.int64),
+        "position": int(inner["pos"]),
+        "has_gauss": int(held["has_gauss"]),
+        "gauss": float(held["gauss"]),
+    }
+
+
+def _load_random(random: np.random.RandomState, state: State) -> None:
+    key: Array = np.asarray(state["key"]).astype(np.uint32)
+    random.set_state(("MT19937", key, state["position"], state["has_gauss"], state["gauss"]))
