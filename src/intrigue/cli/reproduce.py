@@ -1,4 +1,4 @@
-"""`intrigue reproduce STUDY [--budget B] [--out DIR]`."""
+"""`intrigue reproduce STUDY [--budget B] [--out DIR] [--from FILE] [--recheck-paper]`."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ import os
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from intrigue.cli.shell import Json, call
+from intrigue.cli.shell import Json, Switch, call
+from intrigue.errors import ConfigError, Problem
+
+if TYPE_CHECKING:
+    from intrigue.studies.base import Conclusion, Study
 
 
 def reproduce(
@@ -21,7 +25,18 @@ def reproduce(
         Path | None,
         tyro.conf.arg(metavar="DIR", help="where its runs and tables go; default runs/studies/STUDY-BUDGET"),
     ] = None,
-    jobs: Annotated[int, tyro.conf.arg(metavar="N", help="runs at a time; 0: one per core")] = 0,
+    jobs: Annotated[int, tyro.conf.arg(metavar="N", help="runs at a time; 0: as many as the study says")] = 0,
+    sources: Annotated[
+        tyro.conf.UseAppendAction[tuple[Path, ...]],
+        tyro.conf.arg(
+            name="from",
+            metavar="PATH",
+            help="train nothing: make the table from a CSV file of curves, or from a folder of runs; repeatable",
+        ),
+    ] = (),
+    recheck_paper: Annotated[
+        Switch, tyro.conf.arg(help="train nothing: compute the paper's own numbers again from what it prints")
+    ] = False,
     json_output: Json = False,
 ) -> int:
     """Run a study and print the paper's value beside ours, with seeds, interval and verdict.
@@ -31,28 +46,77 @@ def reproduce(
     Examples:
       intrigue reproduce fig1
       intrigue reproduce quickstart --out runs/maze
+      intrigue reproduce table2 --recheck-paper
+      intrigue reproduce table2 --from results/atari-h200.csv
     """
-    from intrigue.studies.engine import run_study
     from intrigue.studies.registry import STUDIES
     from intrigue.studies.show import show
 
     plan = STUDIES.get(study).cls()
-    place = out if out is not None else Path("runs") / "studies" / f"{study}-{budget}"
-    workers = jobs if jobs > 0 else os.cpu_count() or 1
-    conclusion = run_study(plan, plan.budgets[budget], place, workers, lambda text: _say(text))
+    what = "the paper's own numbers" if recheck_paper else "from files" if sources else f"budget: {budget}"
+    if recheck_paper and sources:
+        raise ConfigError([Problem("--from", "not beside --recheck-paper, which reads the paper alone. Drop one.")])
+    if recheck_paper:
+        conclusion = _rechecked(study, plan, out)
+    elif sources:
+        conclusion = _from_files(study, plan, sources, out or Path("runs") / "studies" / f"{study}-from")
+    else:
+        conclusion = _trained(plan, budget, out or Path("runs") / "studies" / f"{study}-{budget}", jobs)
     if json_output:
         fields = {
             "study": study,
-            "budget": budget,
+            "budget": None if recheck_paper or sources else budget,
             "headline": conclusion.headline,
             "rows": [asdict(row) for row in conclusion.rows],
+            "figures": conclusion.figures,
             "words": list(conclusion.words),
             "files": [str(path) for path in conclusion.files],
         }
         sys.stdout.write(json.dumps(fields, indent=2) + "\n")
     else:
-        show(plan.title, budget, conclusion)
+        show(plan.title, what, conclusion)
     return 0
+
+
+def _trained(plan: Study, budget: str, out: Path, jobs: int) -> Conclusion:
+    from intrigue.studies.engine import run_study
+
+    chosen = plan.budgets[budget]
+    workers = jobs if jobs > 0 else chosen.jobs or os.cpu_count() or 1
+    return run_study(plan, chosen, out, workers, _say)
+
+
+def _rechecked(study: str, plan: Study, out: Path | None) -> Conclusion:
+    from intrigue.studies.base import Rechecked
+    from intrigue.studies.engine import write_table
+
+    if not isinstance(plan, Rechecked):
+        raise ConfigError([Problem("--recheck-paper", _refused(study, "computes no number of the paper", Rechecked))])
+    conclusion = plan.recheck()
+    if out is not None:
+        write_table(conclusion, out)
+    return conclusion
+
+
+def _from_files(study: str, plan: Study, sources: tuple[Path, ...], out: Path) -> Conclusion:
+    from intrigue.studies.base import FromCurves
+    from intrigue.studies.curves import gathered
+    from intrigue.studies.engine import write_table
+
+    if not isinstance(plan, FromCurves):
+        raise ConfigError([Problem("--from", _refused(study, "cannot be made from curves alone", FromCurves))])
+    curves = gathered(sources)
+    out.mkdir(parents=True, exist_ok=True)
+    conclusion = plan.conclude_from(curves, out)
+    write_table(conclusion, out)
+    return conclusion
+
+
+def _refused(study: str, reason: str, kind: type) -> str:
+    from intrigue.studies.registry import STUDIES
+
+    able = [name for name in STUDIES.names() if issubclass(STUDIES.get(name).cls, kind)]
+    return f"the study {study!r} {reason}. Accepted for: {', '.join(able)}."
 
 
 def _say(text: str) -> None:

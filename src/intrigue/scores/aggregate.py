@@ -73,9 +73,12 @@ def difference_interval(ours: Scores, theirs: Scores, statistic: Statistic = mea
             f"scores on {ours.shape[1]} and {theirs.shape[1]} games cannot be compared. Accepted: the same games in "
             "the same order. Keep only games that both have."
         )
-    if min(len(ours), len(theirs)) < 2:
-        return None
-    return _interval([ours, theirs], lambda left, right: statistic(left) - times * statistic(right))
+    return joint_interval([ours, theirs], lambda left, right: statistic(left) - times * statistic(right))
+
+
+def joint_interval(parts: Sequence[Scores], statistic: Callable[..., float]) -> Interval | None:
+    """Interval over seeds of a statistic of several methods, each redrawn by itself; None for one seed."""
+    return None if min(len(_checked(part)) for part in parts) < 2 else _interval(parts, statistic)
 
 
 def _interval(parts: Sequence[Scores], statistic: Callable[..., float], task_bootstrap: bool = False) -> Interval:

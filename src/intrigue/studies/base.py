@@ -15,9 +15,12 @@ import abc
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 from intrigue.config import BOOKKEEPING, RunConfig, resolve
+
+if TYPE_CHECKING:
+    from intrigue.studies.curves import Curve
 
 Verdict: TypeAlias = Literal["PASS", "SHORT", "FAIL"]
 BudgetName: TypeAlias = Literal["smoke", "hour", "full"]
@@ -29,6 +32,8 @@ class Budget:
 
     steps: int
     seeds: int
+    rung: str = ""  # arms of another rung are left out, so that a small budget can take fewer or smaller ones
+    jobs: int = 0  # runs at a time where the command says nothing; 0: one per core
 
 
 @dataclass(frozen=True)
@@ -37,6 +42,7 @@ class Arm:
 
     label: str
     layer: Mapping[str, Any]
+    rung: str = ""  # the rung of the budgets it belongs to; empty: all
 
     def config(self, budget: Budget, seed: int) -> RunConfig:
         """The run of this arm with this seed."""
@@ -57,6 +63,22 @@ class Row:
     ours: str
     seeds: int
     verdict: Verdict | None = None  # None: a measurement that nothing was claimed about
+    printed: str = "-"  # the paper's value, computed again from what it prints
+    recomputed: str = "-"  # the paper's value, computed again from its own data with the right constants
+    interval: str = "-"
+
+
+# Fields of a row and their headings.
+PLAIN_COLUMNS = {"quantity": "quantity", "paper": "paper", "ours": "ours", "seeds": "seeds", "verdict": "verdict"}
+SCORE_COLUMNS = {
+    "quantity": "quantity",
+    "paper": "paper",
+    "recomputed": "recomputed",
+    "ours": "ours",
+    "interval": "interval",
+    "seeds": "seeds",
+    "verdict": "verdict",
+}
 
 
 @dataclass(frozen=True)
@@ -67,6 +89,12 @@ class Conclusion:
     rows: Sequence[Row]
     words: Sequence[str] = ()
     files: Sequence[Path] = field(default_factory=list)
+    columns: Mapping[str, str] = field(default_factory=lambda: PLAIN_COLUMNS)
+    figures: Mapping[str, Any] = field(default_factory=dict)  # the numbers behind the words, for `--json`
+
+    def cells(self, row: Row) -> list[str]:
+        """The row's texts, column by column."""
+        return [str(getattr(row, name) or "-") if name != "seeds" else str(row.seeds) for name in self.columns]
 
 
 class Study(abc.ABC):
@@ -82,3 +110,19 @@ class Study(abc.ABC):
     @abc.abstractmethod
     def conclude(self, runs: Mapping[str, Sequence[Path]], budget: Budget, out: Path) -> Conclusion:
         """The table and its verdicts from the finished runs of each arm, by label."""
+
+
+class Rechecked(abc.ABC):
+    """A study that can compute the paper's own numbers again without training anything."""
+
+    @abc.abstractmethod
+    def recheck(self) -> Conclusion:
+        """The paper's numbers beside what follows from what it prints."""
+
+
+class FromCurves(abc.ABC):
+    """A study whose table can be made from the learning curves of finished runs, wherever they were trained."""
+
+    @abc.abstractmethod
+    def conclude_from(self, curves: Sequence[Curve], out: Path) -> Conclusion:
+        """The table and the figures of these curves, as far as they go."""

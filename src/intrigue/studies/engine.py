@@ -50,7 +50,8 @@ def run_study(study: Study, budget: Budget, out: Path, jobs: int, say: Callable[
 
 def make_plan(study: Study, budget: Budget, out: Path) -> list[Job]:
     """Every run the study needs, seeds of one arm spread so that early stops leave balanced arms."""
-    arms = [(arm, f"{safe_name(arm.label)}__{arm.digest(budget)[:10]}") for arm in study.arms()]
+    chosen = [arm for arm in study.arms() if arm.rung in ("", budget.rung)]
+    arms = [(arm, f"{safe_name(arm.label)}__{arm.digest(budget)[:10]}") for arm in chosen]
     return [Job(arm, seed, out / "runs" / f"{name}__{seed}") for seed in range(budget.seeds) for arm, name in arms]
 
 
@@ -90,8 +91,8 @@ def complete(plan: Sequence[Job], budget: Budget, jobs: int, say: Callable[[str]
 
 def write_table(conclusion: Conclusion, out: Path) -> None:
     """The study's rows as CSV, its words beside them."""
-    lines = [["quantity", "paper", "ours", "seeds", "verdict"]]
-    lines += [[row.quantity, row.paper, row.ours, str(row.seeds), row.verdict or "-"] for row in conclusion.rows]
+    lines = [list(conclusion.columns.values()), *(conclusion.cells(row) for row in conclusion.rows)]
+    out.mkdir(parents=True, exist_ok=True)
     with (out / "table.csv").open("w", newline="", encoding="utf-8") as file:
         csv.writer(file, lineterminator="\n").writerows(lines)
     text = "\n\n".join([conclusion.headline, *conclusion.words]) + "\n"

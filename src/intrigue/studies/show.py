@@ -11,15 +11,14 @@ from intrigue.studies.base import Conclusion
 COLORS = {"PASS": "green", "SHORT": "yellow", "FAIL": "red"}
 
 
-def show(title: str, budget: str, conclusion: Conclusion) -> None:
-    """Print the table, the words, the files and, last, the headline."""
+def show(title: str, what: str, conclusion: Conclusion) -> None:
+    """Print the table, the words, the files and, last, the headline; `what` says what the table is of."""
     console = Console(highlight=False)
-    table = Table(title=f"{title} (budget: {budget})", title_justify="left")
-    for heading in ("quantity", "paper", "ours", "seeds", "verdict"):
-        table.add_column(heading, justify="right" if heading == "seeds" else "left", overflow="fold")
+    table = Table(title=f"{title} ({what})", title_justify="left")
+    for name, heading in conclusion.columns.items():
+        table.add_column(heading, justify="right" if name == "seeds" else "left", overflow="fold")
     for row in conclusion.rows:
-        verdict = Text(row.verdict, style=COLORS[row.verdict]) if row.verdict else Text("-")
-        table.add_row(Text(row.quantity), Text(row.paper), Text(row.ours), str(row.seeds), verdict)
+        table.add_row(*(Text(cell, style=COLORS.get(cell, "")) for cell in conclusion.cells(row)))
     console.print(table)
     for sentence in conclusion.words:
         console.print(Text(sentence))

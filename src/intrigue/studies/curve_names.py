@@ -1,0 +1,63 @@
+"""What a run is called in tables: the nearest preset, and what was set differently from it.
+
+A run folder knows its settings, not how they were typed. Of all Atari presets with the run's agent and reward, the one
+with the fewest differing settings is named, and the differences are listed. Settings that do not change what is learned
+(workers, device, how often it is saved, steps, seed) do not count.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from intrigue.config import flatten_json, resolve
+from intrigue.presets import PRESETS, preset_layer
+
+KEEPING = ("pool.workers", "pool.groups", "pool.step_timeout_seconds", "pool.start_timeout_seconds")
+
+
+@dataclass(frozen=True, order=True)
+class Name:
+    """A preset and what was changed in it, `key=value` with spaces between; both may be empty."""
+
+    preset: str
+    changes: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.preset} {self.changes}".strip()
+
+
+def name_of(config: Mapping[str, Any]) -> Name:
+    """The name for a run's config.json."""
+    mine = _settings(flatten_json(config))
+    best: tuple[int, Name] | None = None
+    for preset in _atari_presets():
+        theirs = _resolved(preset, str(config["env"]["id"]))
+        if any(mine[part] != theirs[part] for part in ("agent", "reward")):
+            continue
+        changed = sorted(key for key in mine.keys() & theirs.keys() if mine[key] != theirs[key])
+        found = (len(changed), Name(preset, " ".join(f"{key}={mine[key]}" for key in changed)))
+        if best is None or found[0] < best[0]:
+            best = found
+    # No preset has this reward: its name is all there is to say.
+    return Name(str(config["reward"]["name"])) if best is None else best[1]
+
+
+def _settings(layer: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        key: value for key, value in layer.items() if key != "env" and not key.startswith("run.") and key not in KEEPING
+    }
+
+
+@functools.lru_cache(maxsize=256)
+def _resolved(preset: str, env: str) -> dict[str, Any]:
+    return _settings(flatten_json(resolve(preset_layer(preset), {"env": env}).to_json()))
+
+
+@functools.lru_cache(maxsize=1)
+def _atari_presets() -> tuple[str, ...]:
+    """Short names first: where two presets are equally near, the plainer one is meant."""
+    named = [name for name in PRESETS.names() if str(preset_layer(name).get("env", "")).startswith("atari/")]
+    return tuple(sorted(named, key=lambda name: (len(name), name)))
