@@ -38,7 +38,7 @@ class Collector:
 
     def start(self) -> None:
         """Reset all environments for a new run."""
-        self._obs[...] = self.pool.reset()
+        self._obs[...] = self._first(self.pool.reset())
         self.skills.start()
 
     @property
@@ -59,11 +59,16 @@ class Collector:
         rows, t = self._rows, self.cursor
         rows["obs"][t], rows["action"][t], rows["reward"][t] = self._obs, action, now.reward
         rows["terminated"][t], rows["truncated"][t] = now.terminated, now.truncated
-        rows["next_obs"][t], rows["valid"][t] = now.next_obs, now.valid
+        ended = now.terminated | now.truncated
+        rows["next_obs"][t], rows["valid"][t] = self._successor(now.next_obs), now.valid
         self._noted.append(acted.extras)
         self._followed.append(self.skills.current)
-        self.skills.advance(torch.from_numpy(now.terminated | now.truncated), torch.from_numpy(now.valid.copy()))
-        self._obs[...] = now.obs
+        self.skills.advance(torch.from_numpy(ended), torch.from_numpy(now.valid.copy()))
+        if self.pool.stack:
+            self._obs[...] = rows["next_obs"][t]
+            self._obs[ended] = self._first(now.obs)[ended]
+        else:
+            self._obs[...] = now.obs
         self.cursor += 1
         self.step_count += self.pool.num_envs
         if self.visits.size:
@@ -106,7 +111,7 @@ class Collector:
         self.step_count, self.cursor = int(state["step_count"]), int(state["cursor"])
         self.visits = np.array(state["visits"], dtype=np.int64)
         self._returns, self._lengths = np.array(state["returns"]), np.array(state["lengths"])
-        self._obs[...] = current if self.pool.restarted else state["obs"]
+        self._obs[...] = self._first(current) if self.pool.restarted else state["obs"]
         for name, rows in state["rows"].items():
             self._rows[name][: self.cursor] = rows
         noted = {name: values.to(self.device) for name, values in state["noted"].items()}
@@ -120,6 +125,14 @@ class Collector:
             if self.cursor:
                 last = self.cursor - 1
                 self._rows["truncated"][last] |= ~self._rows["terminated"][last]
+
+    def _first(self, frame: np.ndarray) -> np.ndarray:
+        """Observations of episodes that begin: k copies of one frame where observations are stacks of k."""
+        return np.repeat(frame[:, None], self.pool.stack, axis=1) if self.pool.stack else frame
+
+    def _successor(self, frame: np.ndarray) -> np.ndarray:
+        """The observations after the current ones, of which the pool gives the newest frame alone."""
+        return np.concatenate([self._obs[:, 1:], frame[:, None]], axis=1) if self.pool.stack else frame
 
     def _finished(
         self, reward: np.ndarray, terminated: np.ndarray, truncated: np.ndarray, valid: np.ndarray

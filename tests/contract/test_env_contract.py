@@ -48,12 +48,20 @@ def trace(pool: Pool, actions: Array, first: Array) -> list[Array]:
     return seen
 
 
-def fresh_trace(env_id: str, seed: int, workers: int = 0, num_envs: int = 3, steps: int = 30) -> list[Array]:
-    pool = make_pool(env_id, short_options(env_id), PoolConfig(num_envs=num_envs, workers=workers), seed)
+def fresh_trace(
+    env_id: str, seed: int, workers: int = 0, num_envs: int = 3, steps: int = 30, groups: int = 1
+) -> list[Array]:
+    cfg = PoolConfig(num_envs=num_envs, workers=workers, groups=groups)
+    pool = make_pool(env_id, short_options(env_id), cfg, seed)
     try:
         return trace(pool, random_actions(pool.spaces.action, steps, num_envs, 5), pool.reset())
     finally:
         pool.close()
+
+
+def moved(pool: Pool, obs: Array) -> Array:
+    """What the pool gives of one observation: the newest of stacked frames."""
+    return obs[-1] if pool.stack else obs
 
 
 def assert_equal(left: list[Array], right: list[Array]) -> None:
@@ -102,7 +110,8 @@ def test_next_obs_is_the_true_successor_across_resets(env_id: str) -> None:
     options, seed, num_envs = short_options(env_id), 2, 3
     pool = make_pool(env_id, options, PoolConfig(num_envs=num_envs, workers=0), seed)
     lone = [make_env(env_id, options) for _ in range(num_envs)]
-    expected = np.stack([env.reset(derive_seed(seed, "env", index)) for index, env in enumerate(lone)])
+    firsts = [env.reset(derive_seed(seed, "env", index)) for index, env in enumerate(lone)]
+    expected = np.stack([moved(pool, obs) for obs in firsts])
     for index, env in enumerate(lone):
         env.stagger(
             derive_seed(seed, "env", index) / SEED_LIMIT
@@ -113,13 +122,13 @@ def test_next_obs_is_the_true_successor_across_resets(env_id: str) -> None:
         step = pool.step(action)
         for index, env in enumerate(lone):
             obs, reward, terminated, truncated, place = env.step(action[index])
-            np.testing.assert_array_equal(step.next_obs[index], obs)
+            np.testing.assert_array_equal(step.next_obs[index], moved(pool, obs))
             got = (step.reward[index], step.terminated[index], step.truncated[index], step.place[index])
             assert got == (reward, terminated, truncated, place)
             if terminated or truncated:
                 ends += 1
                 obs = env.reset(None)
-            np.testing.assert_array_equal(step.obs[index], obs)
+            np.testing.assert_array_equal(step.obs[index], moved(pool, obs))
         assert step.valid.all()
     assert ends >= num_envs
     pool.close()
@@ -157,7 +166,7 @@ def test_a_pool_that_cannot_be_saved_starts_anew_and_says_so(env_id: str) -> Non
     restored = [each.restore(saved).copy() for each in again]
     np.testing.assert_array_equal(restored[0], restored[1])
     assert [each.restarted for each in again] == [2, 2]
-    expected = make_env(env_id, {}).reset(derive_seed(1, "restart", 1, 1))
+    expected = moved(pool, make_env(env_id, {}).reset(derive_seed(1, "restart", 1, 1)))
     np.testing.assert_array_equal(restored[0][1], expected)
     later = make_pool(env_id, {}, cfg, seed=1)
     later.restore(again[0].snapshot())
@@ -166,7 +175,22 @@ def test_a_pool_that_cannot_be_saved_starts_anew_and_says_so(env_id: str) -> Non
 
 
 @pytest.mark.parametrize("env_id", ONE_PER_FAMILY)
-def test_the_number_of_workers_changes_nothing(env_id: str) -> None:
+def test_the_number_of_workers_and_groups_changes_nothing(env_id: str) -> None:
     expected = fresh_trace(env_id, seed=6, workers=0, num_envs=5)
-    for workers in (2, 3):
-        assert_equal(fresh_trace(env_id, seed=6, workers=workers, num_envs=5), expected)
+    for workers, groups in ((0, 2), (2, 1), (2, 2), (3, 1)):
+        assert_equal(fresh_trace(env_id, seed=6, workers=workers, num_envs=5, groups=groups), expected)
+
+
+@pytest.mark.parametrize("env_id", [each for each in ENV_IDS if make_env(each, {}).info.stack])
+def test_stacked_frames_move_on_by_one_and_begin_alike(env_id: str) -> None:
+    env = make_env(env_id, short_options(env_id))
+    spaces = make_spaces(env.info.obs_space, env.info.action_space)
+    obs, begins = env.reset(3).copy(), True
+    for action in random_actions(spaces.action, 30, 1, 0)[:, 0]:
+        assert len(obs) == env.info.stack
+        if begins:
+            np.testing.assert_array_equal(obs, np.broadcast_to(obs[-1], obs.shape))
+        step = env.step(action)
+        np.testing.assert_array_equal(step.obs[:-1], obs[1:])
+        begins = step.terminated or step.truncated
+        obs = (env.reset(None) if begins else step.obs).copy()

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intrigue.envs.channel import BARE, Inbox, pack
-from intrigue.envs.config import PoolConfig, problems, shares
+from intrigue.envs.channel import BARE, OK, STEPS, Inbox, pack
+from intrigue.envs.config import PoolConfig, parts, problems, shares, worker_count
 from intrigue.envs.pool import Pool, make_pool
 from intrigue.errors import CheckpointError, ConfigError, RunError
 from intrigue.state import from_bytes, to_bytes
@@ -36,6 +36,32 @@ def test_shares_are_even_and_complete(num_envs: int, workers: int) -> None:
     parts = shares(num_envs, workers)
     assert [index for part in parts for index in part] == list(range(num_envs))
     assert max(map(len, parts)) - min(map(len, parts)) <= 1
+
+
+@given(num_envs=st.integers(1, 200), workers=st.integers(1, 20), groups=st.integers(1, 9))
+def test_every_worker_has_some_of_every_group(num_envs: int, workers: int, groups: int) -> None:
+    found = problems(PoolConfig(num_envs=num_envs, workers=workers, groups=groups))
+    assert bool(found) == (workers * groups > num_envs)
+    if not found:
+        held = parts(num_envs, workers, groups)
+        assert len(held) == workers and all(len(each) == groups and all(map(len, each)) for each in held)
+        indices = [[i for each in held for i in each[group]] for group in range(groups)]
+        assert [sorted(each) for each in indices] == [list(each) for each in shares(num_envs, groups)]
+        for sizes in (
+            [sum(map(len, each)) for each in held],
+            *([len(each[g]) for each in held] for g in range(groups)),
+        ):
+            assert max(sizes) - min(sizes) <= 1
+
+
+def test_minus_one_is_a_worker_per_core_that_has_something_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("intrigue.envs.config.cores", lambda: [0, 1, 2, 3, 6])
+    assert worker_count(PoolConfig(num_envs=16, workers=-1)) == 5
+    assert worker_count(PoolConfig(num_envs=3, workers=-1)) == 3
+    assert worker_count(PoolConfig(num_envs=6, workers=-1, groups=2)) == 3
+    assert worker_count(PoolConfig(num_envs=6, workers=0)) == 0
+    assert problems(PoolConfig(num_envs=2, workers=-1, groups=2)) == []
+    assert problems(PoolConfig(num_envs=2, workers=-1, groups=3))[0].path == "groups"
 
 
 def test_more_workers_than_environments_is_refused() -> None:
@@ -60,6 +86,65 @@ def test_a_snapshot_crosses_any_number_of_workers() -> None:
             for left, right in zip(wanted, pool.step(action), strict=True):
                 np.testing.assert_array_equal(left, right)
         pool.close()
+
+
+@pytest.mark.parametrize(
+    ("env_id", "options", "choices"),
+    [("noisy-tv", OPTIONS, 5), ("atari/Breakout", {"max_episode_steps": 9}, 4)],
+)
+@pytest.mark.parametrize(("workers", "groups"), [(0, 2), (1, 2), (2, 2), (-1, 1), (2, 1)])
+def test_groups_stepped_in_turn_give_what_all_at_once_give(
+    env_id: str, options: dict[str, int], choices: int, workers: int, groups: int
+) -> None:
+    orders = np.random.default_rng(0).integers(0, choices, size=(25, 5))
+    lone = make_pool(env_id, options, PoolConfig(num_envs=5, workers=0), 3)
+    pool = make_pool(env_id, options, PoolConfig(num_envs=5, workers=workers, groups=groups), 3)
+    np.testing.assert_array_equal(pool.reset(), lone.reset())
+    expected = [[each.copy() for each in lone.step(action)] for action in orders]
+    assert sum(int(step[3].sum() + step[4].sum()) for step in expected) >= 5, "the trace crosses ends"
+    assert [index for rows in pool.groups for index in range(5)[rows]] == list(range(5))
+    for group in reversed(range(groups)):  # Any order will do.
+        pool.send(group, orders[0][pool.groups[group]])
+    for t, step in enumerate(expected):
+        for group, rows in enumerate(pool.groups):
+            for left, right in zip(pool.receive(group), step, strict=True):
+                np.testing.assert_array_equal(left, right[rows])
+            if t + 1 < len(orders):
+                pool.send(group, orders[t + 1][rows])
+    assert to_bytes(pool.snapshot()) == to_bytes(lone.snapshot())
+    pool.close()
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_orders_and_answers_must_alternate(workers: int) -> None:
+    pool = make_pool("noisy-tv", OPTIONS, PoolConfig(num_envs=5, workers=workers, groups=2), 3)
+    with pytest.raises(RunError, match="reset"):
+        pool.send(0, np.zeros(2, int))
+    pool.reset()
+    with pytest.raises(RunError, match=r"group 1 .* not being stepped. Call send\(1"):
+        pool.receive(1)
+    with pytest.raises(RunError, match=r"expected shape \(2,\), got \(5,\)"):
+        pool.send(0, np.zeros(5, int))
+    pool.send(1, np.zeros(3, int))
+    for forbidden in (pool.snapshot, pool.reset, lambda: pool.step(np.zeros(5, int)), lambda: pool.restore({})):
+        with pytest.raises(RunError, match=r"group 1 of noisy-tv is being stepped. Call receive\(1\) first"):
+            forbidden()
+    with pytest.raises(RunError, match="already being stepped"):
+        pool.send(1, np.zeros(3, int))
+    pool.receive(1)
+    pool.step(np.zeros(5, int))
+    assert pool.snapshot()["steps"] == 2
+    pool.send(0, np.zeros(2, int))
+    pool.close()  # Also while something is under way.
+
+
+def test_of_stacked_frames_only_the_newest_travels() -> None:
+    pool = make_pool("atari/Breakout", {}, PoolConfig(num_envs=2, workers=0), 0)
+    assert (pool.stack, pool.spaces.obs.shape) == (4, (4, 84, 84))
+    assert pool.reset().shape == (2, 84, 84)
+    step = pool.step(np.zeros(2, int))
+    assert step.obs.shape == step.next_obs.shape == (2, 84, 84)
+    assert noisy_pool(workers=0).stack == 0
 
 
 def test_a_snapshot_of_another_pool_is_refused() -> None:
@@ -185,10 +270,11 @@ def test_a_script_needs_no_main_guard(tmp_path: Path) -> None:
     kind=st.sampled_from([b"k", b"v", b"e"]),
 )
 def test_messages_survive_any_cut(cuts: list[int], tree: dict[str, int] | None, kind: bytes) -> None:
-    message = pack(kind, tree)
+    message = STEPS[1] + pack(kind, tree) + STEPS[0]
     bounds = [0, *sorted(min(cut, len(message)) for cut in cuts), len(message)]
     parts = [message[first:last] for first, last in itertools.pairwise(bounds) if first < last]
     inbox = Inbox()
     heard = [inbox.feed(part) for part in parts]
-    assert heard[:-1] == [None] * (len(parts) - 1)
-    assert heard[-1] == (kind, None if kind in BARE else tree)
+    expected = (kind, None if kind in BARE else tree)
+    assert [message for messages in heard for message in messages] == [(STEPS[1], None), expected, (STEPS[0], None)]
+    assert inbox.feed(OK) == [(OK, None)], "nothing is left over"

@@ -65,6 +65,7 @@ class Atari(Env):
             gym.spaces.Box(0, 255, (self._protocol.stack, SIDE, SIDE), np.uint8),
             gym.spaces.Discrete(len(self._actions)),
             frames_per_step=self._protocol.skip,
+            stack=self._protocol.stack,
         )
 
     @classmethod

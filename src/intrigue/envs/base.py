@@ -35,6 +35,9 @@ class EnvInfo:
     can_snapshot: bool = True
     bait_action: int | None = None
     """A discrete action that does nothing but draw the curious (a noisy screen's switch); its share is logged."""
+    stack: int = 0
+    """k > 0: an observation is the last k frames along its first axis, oldest first, and an episode's first one is k
+    copies of one frame. A pool then moves only the newest frame, and the learner stacks."""
 
 
 class Step(NamedTuple):

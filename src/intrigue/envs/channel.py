@@ -1,10 +1,12 @@
 """What a pool and its workers say to each other over a socket pair.
 
-A message is one byte; every kind but STEP, OK and CLOSE is followed by eight bytes of length (little-endian) and a
+A message is one byte; every kind but steps, OK and CLOSE is followed by eight bytes of length (little-endian) and a
 state tree (`intrigue.state.to_bytes`). Nothing is pickled.
 
-    pool -> worker: BEGIN {…} · MAP · RESET {purpose, steps} · STEP · SNAPSHOT · RESTORE {states, steps} · CLOSE
-    worker -> pool: OK · VALUE {…} · ERROR {kind, message}
+    pool -> worker: BEGIN {…} · MAP · RESET {purpose, steps} · step of a group · SNAPSHOT · RESTORE {…} · CLOSE
+    worker -> pool: OK · the step's own byte · VALUE {…} · ERROR {kind, message}
+
+Orders may follow each other before answers come, and are answered in their order.
 """
 
 from __future__ import annotations
@@ -14,9 +16,11 @@ from typing import final
 
 from intrigue.state import State, from_bytes, to_bytes
 
-BEGIN, MAP, RESET, STEP, SNAPSHOT, RESTORE, CLOSE = b"b", b"m", b"r", b"s", b"n", b"l", b"c"
+BEGIN, MAP, RESET, SNAPSHOT, RESTORE, CLOSE = b"b", b"m", b"r", b"n", b"l", b"c"
 OK, VALUE, ERROR = b"k", b"v", b"e"
-BARE = (STEP, OK, CLOSE)
+STEPS = [bytes([128 + group]) for group in range(64)]  # One step of this group; `PoolConfig.groups` goes up to 64.
+GROUP_OF = {step: group for group, step in enumerate(STEPS)}
+BARE = frozenset([*STEPS, OK, CLOSE])
 LENGTH_BYTES = 8
 CHUNK_BYTES = 1 << 16  # Read at most this much at once; Python sets the room aside even for one byte.
 
@@ -51,26 +55,30 @@ def _exactly(control: socket.socket, count: int) -> bytearray | None:
 
 @final
 class Inbox:
-    """Puts a message together from the parts that arrive, without ever waiting."""
+    """Puts messages together from the parts that arrive, without ever waiting."""
 
     def __init__(self) -> None:
         self._received = bytearray()
 
-    def feed(self, part: bytes) -> tuple[bytes, State] | None:
-        """The whole message when this part completes it, else None."""
-        if part in BARE and not self._received:
-            return part, None
+    def feed(self, part: bytes) -> list[tuple[bytes, State]]:
+        """The messages that this part completes, in order."""
+        if not self._received and len(part) == 1 and part in BARE:
+            return [(part, None)]
         self._received += part
-        kind = bytes(self._received[:1])
-        body = 1 + LENGTH_BYTES
+        messages = []
+        while (message := self._next()) is not None:
+            messages.append(message)
+        return messages
+
+    def _next(self) -> tuple[bytes, State] | None:
+        received, body = self._received, 1 + LENGTH_BYTES
+        kind = bytes(received[:1])
         if kind in BARE:
-            message: tuple[bytes, State] | None = (kind, None)
-        elif len(self._received) < body or len(self._received) < body + int.from_bytes(
-            self._received[1:body], "little"
-        ):
-            message = None
-        else:
-            message = (kind, from_bytes(bytes(self._received[body:])))
-        if message is not None:
-            self._received.clear()
-        return message
+            del received[:1]
+            return kind, None
+        end = body + int.from_bytes(received[1:body], "little")
+        if len(received) < body or len(received) < end:
+            return None
+        tree = from_bytes(bytes(received[body:end]))
+        del received[:end]
+        return kind, tree

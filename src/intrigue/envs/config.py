@@ -1,12 +1,14 @@
-"""How many environments, in how many processes, and how long to wait for them."""
+"""How many environments, in how many processes and groups, and how long to wait for them."""
 
 from __future__ import annotations
 
 import itertools
+import os
 from dataclasses import dataclass
+from typing import Annotated
 
 from intrigue.errors import Problem
-from intrigue.fields import NonNegativeInt, PositiveFloat, PositiveInt
+from intrigue.fields import Limits, PositiveFloat, PositiveInt
 
 
 @dataclass(frozen=True)
@@ -14,7 +16,8 @@ class PoolConfig:
     """Settings of the worker pool."""
 
     num_envs: PositiveInt = 16  # ours: enough to fill a minibatch on two cores
-    workers: NonNegativeInt = 1  # processes; 0 steps in this process, without a time limit
+    workers: Annotated[int, Limits(low=-1)] = 1  # processes; 0 steps in this one, without a time limit; -1 per core
+    groups: Annotated[int, Limits(low=1, high=64)] = 1  # ours: sets stepped in turn, one while the learner is busy
     step_timeout_seconds: PositiveFloat = 60.0  # RLlib's figure for a stuck sampler; also for reset, snapshot, restore
     start_timeout_seconds: PositiveFloat = 120.0  # ours: imports and constructors on a busy machine
 
@@ -23,14 +26,50 @@ def problems(cfg: PoolConfig) -> list[Problem]:
     """What is wrong with the fields taken together."""
     if cfg.workers > cfg.num_envs:
         message = (
-            f"{cfg.workers} workers cannot share {cfg.num_envs} environments. Accepted: 0 to num_envs. "
+            f"{cfg.workers} workers cannot share {cfg.num_envs} environments. Accepted: -1 to num_envs. "
             f"Set workers to {cfg.num_envs} or less, or num_envs to {cfg.workers} or more."
         )
         return [Problem("workers", message)]
+    needed = cfg.groups * max(cfg.workers, 1)
+    if needed > cfg.num_envs:
+        most = cfg.num_envs // max(cfg.workers, 1)
+        message = (
+            f"{cfg.groups} groups of {cfg.num_envs} environments leave nothing for some of {cfg.workers} workers. "
+            f"Accepted: 1 to {most}. Set groups to {most} or less, or num_envs to {needed} or more."
+        )
+        return [Problem("groups", message)]
     return []
+
+
+def worker_count(cfg: PoolConfig) -> int:
+    """How many processes this is here: -1 is one per core, as far as every one has something of each group."""
+    return cfg.workers if cfg.workers >= 0 else min(len(cores()), cfg.num_envs // cfg.groups)
+
+
+def cores() -> list[int]:
+    """The cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
 
 
 def shares(num_envs: int, workers: int) -> list[range]:
     """Environment indices of each worker: neighbors together, sizes differing by at most one."""
     bounds = [num_envs * worker // workers for worker in range(workers + 1)]
     return [range(first, last) for first, last in itertools.pairwise(bounds)]
+
+
+def parts(num_envs: int, workers: int, groups: int) -> list[list[range]]:
+    """Of each worker, its environments of each group; sizes differ by at most one, within a group and in all."""
+    held: list[list[range]] = [[] for _ in range(workers)]
+    dealt = 0  # Environments left over when groups are shared evenly go to one worker after another, the last first.
+    for group in shares(num_envs, groups):
+        size, left_over = divmod(len(group), workers)
+        larger = {(-1 - dealt - each) % workers for each in range(left_over)}
+        dealt += left_over
+        first = group.start
+        for worker, mine in enumerate(held):
+            last = first + size + (worker in larger)
+            mine.append(range(first, last))
+            first = last
+    return held

@@ -1,25 +1,28 @@
 """W worker processes that step one pool's environments, in step with each other.
 
 Workers are started together and build their environments at the same time; every order goes to all of them, and the
-pool waits for all answers under one time limit. The first that dies, fails or is late ends them all: the error says
+pool waits for all answers under one time limit. Steps of different groups may be under way at once: a worker that is
+done with its part of one goes on with the next. The first that dies, fails or is late ends them all: the error says
 which environment it was, and nothing stays behind.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import select
 import time
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, final
 
 from intrigue.envs import channel
 from intrigue.envs.check import fault, moment
-from intrigue.envs.config import PoolConfig, shares
+from intrigue.envs.config import PoolConfig, parts, worker_count
 from intrigue.envs.facts import Facts, facts_from_state
+from intrigue.envs.groups import same_facts
 from intrigue.envs.memory import STAGES, Block, map_block, map_header, open_memory
 from intrigue.envs.remote import Remote, import_path
 from intrigue.errors import ConfigError, EnvironmentFault
@@ -31,25 +34,29 @@ CLOSE_SECONDS = 2.0  # What environments get to close politely before they are k
 
 @final
 class Crew:
-    """The workers of one pool; does for all environments what `EnvGroup` does for some."""
+    """The workers of one pool; does for all environments what `EnvGroups` does for some."""
 
     def __init__(
         self, env_id: str, options: Mapping[str, Any], cfg: PoolConfig, seed: int, plugins: Sequence[Path]
     ) -> None:
         self._env_id = env_id
         self._cfg = cfg
-        self._steps = 0
+        self._workers = workers = worker_count(cfg)
+        self._steps = [0] * cfg.groups
+        self._stepping: list[set[int]] = [set() for _ in range(cfg.groups)]  # Who still steps each group.
+        self._asked: set[int] = set()  # Who still owes an answer to anything else.
+        self._answers: dict[int, State] = {}
         self._remotes: list[Remote] = []
-        self._memory_fd = memory_fd = open_memory(cfg.workers)
+        self._memory_fd = memory_fd = open_memory(workers)
         lifeline_fd, lifeline_end = os.pipe()
         descriptors = [memory_fd, lifeline_fd, lifeline_end]
         # Runs once: on close, on a fault, when the pool is forgotten, or when the interpreter ends.
         self._end = weakref.finalize(self, _end, self._remotes, descriptors, os.getpid())
         self._poller = select.poll()
-        self._now = map_header(memory_fd, cfg.workers)
+        self._now = map_header(memory_fd, workers)
         try:
-            for slot, share in enumerate(shares(cfg.num_envs, cfg.workers)):
-                self._remotes.append(Remote(slot, cfg.workers, share, memory_fd, lifeline_fd))
+            for slot, shares in enumerate(parts(cfg.num_envs, workers, cfg.groups)):
+                self._remotes.append(Remote(slot, workers, shares, memory_fd, lifeline_fd))
             for remote in self._remotes:
                 self._poller.register(remote.control, select.POLLIN)
                 self._poller.register(remote.output_fd, select.POLLIN)
@@ -62,30 +69,41 @@ class Crew:
 
     def map_memory(self) -> Block:
         """The block all workers write into. Not kept here, so that it goes when its users do."""
-        block = map_block(self._memory_fd, self._cfg.workers, self.facts.spaces, self._cfg.num_envs)
+        block = map_block(self._memory_fd, self._workers, self.facts, self._cfg.num_envs)
         self._order(channel.pack(channel.MAP))
         return block
 
     def reset(self, purpose: Sequence[str | int], steps: int) -> None:
-        """As `EnvGroup.reset`."""
-        self._steps = steps
+        """As `EnvGroups.reset`."""
+        self._steps = [steps] * len(self._steps)
         self._order(channel.pack(channel.RESET, {"purpose": list(purpose), "steps": steps}))
 
-    def step(self) -> None:
-        """As `EnvGroup.step`."""
-        self._steps += 1
-        self._order(channel.STEP)
+    def send(self, group: int) -> None:
+        """Have every worker step its part of this group."""
+        self._steps[group] += 1
+        self._stepping[group].update(range(self._workers))
+        with self._ended_on_failure():
+            self._send([channel.STEPS[group]] * self._workers, self._cfg.step_timeout_seconds)
+
+    def receive(self, group: int) -> None:
+        """Wait until the step of this group is done."""
+        with self._ended_on_failure():
+            self._wait(self._stepping[group], self._cfg.step_timeout_seconds)
 
     def snapshot(self) -> list[State]:
-        """As `EnvGroup.snapshot`."""
+        """As `EnvGroups.snapshot`."""
         answers = self._order(channel.pack(channel.SNAPSHOT, {}))
-        return [state for answer in answers for state in answer["states"]]
+        states: list[State] = [None] * self._cfg.num_envs
+        for remote, answer in zip(self._remotes, answers, strict=True):
+            for index, state in zip(itertools.chain(*remote.shares), answer["states"], strict=True):
+                states[index] = state
+        return states
 
     def restore(self, states: Sequence[State], steps: int) -> None:
-        """As `EnvGroup.restore`."""
-        self._steps = steps
-        parts = [states[remote.share.start : remote.share.stop] for remote in self._remotes]
-        self._exchange([channel.pack(channel.RESTORE, {"states": part, "steps": steps}) for part in parts])
+        """As `EnvGroups.restore`."""
+        self._steps = [steps] * len(self._steps)
+        trees = [[states[index] for index in itertools.chain(*remote.shares)] for remote in self._remotes]
+        self._exchange([channel.pack(channel.RESTORE, {"states": tree, "steps": steps}) for tree in trees])
 
     def close(self) -> None:
         """Ask the environments to close, then end every worker. Does nothing the second time."""
@@ -103,13 +121,11 @@ class Crew:
             "seed": seed,
             "num_envs": self._cfg.num_envs,
         }
-        spans = [[remote.share.start, remote.share.stop] for remote in self._remotes]
-        messages = [channel.pack(channel.BEGIN, {**shared, "share": span}) for span in spans]
+        spans = [[[share.start, share.stop] for share in remote.shares] for remote in self._remotes]
+        messages = [channel.pack(channel.BEGIN, {**shared, "shares": each}) for each in spans]
         facts = [facts_from_state(answer) for answer in self._exchange(messages, self._cfg.start_timeout_seconds)]
         for remote, each in zip(self._remotes, facts, strict=True):
-            if each != facts[0]:
-                cause = f"expected the same spaces as index 0, {facts[0]}, got {each}. Build every environment alike."
-                raise fault(self._env_id, remote.share.start, "while it was built", cause)
+            same_facts(self._env_id, facts[0], each, remote.shares[0].start)
         return facts[0]
 
     def _order(self, message: bytes) -> list[State]:
@@ -118,47 +134,60 @@ class Crew:
     def _exchange(self, messages: Sequence[bytes], limit_seconds: float | None = None) -> list[State]:
         """Every worker's answer to its message. Any failure, and any interruption from outside, ends the crew."""
         limit = self._cfg.step_timeout_seconds if limit_seconds is None else limit_seconds
+        self._asked.update(range(self._workers))
+        with self._ended_on_failure():
+            self._send(messages, limit)
+            self._wait(self._asked, limit)
+        return [self._answers[remote.slot] for remote in self._remotes]
+
+    @contextlib.contextmanager
+    def _ended_on_failure(self) -> Iterator[None]:
         try:
-            for remote, message in zip(self._remotes, messages, strict=True):
-                try:
-                    remote.send(message, limit)
-                except TimeoutError:
-                    raise self._late(remote, limit) from None
-                except OSError:
-                    raise self._dead(remote) from None
-            return self._collect(limit)
+            yield
         except BaseException:
             self._end()
             raise
 
-    def _collect(self, limit: float) -> list[State]:
+    def _send(self, messages: Sequence[bytes], limit: float) -> None:
+        for remote, message in zip(self._remotes, messages, strict=True):
+            try:
+                remote.send(message, limit)
+            except TimeoutError:
+                raise self._late(remote, limit) from None
+            except OSError:
+                raise self._dead(remote) from None
+
+    def _wait(self, owing: set[int], limit: float) -> None:
+        """Until nobody owes this answer; whatever else is said meanwhile is noted too."""
         deadline = time.monotonic() + limit
         speakers, printers = self._speakers, self._printers
-        answers: dict[int, State] = {}
-        while len(answers) < len(self._remotes):
+        while owing:
             seconds = min(LOOK_SECONDS, deadline - time.monotonic())
             events = self._poller.poll(max(0.0, seconds) * 1000)
             for descriptor, _ in events:
                 if descriptor in printers:
                     if not printers[descriptor].read_output():
                         self._poller.unregister(descriptor)
-                elif (message := self._hear(speakers[descriptor])) is not None:
-                    answers[speakers[descriptor].slot] = message[1]
+                else:
+                    self._hear(speakers[descriptor])
             if not events:
-                silent = [remote for remote in self._remotes if remote.slot not in answers]
-                self._look(silent, time.monotonic() >= deadline, limit)
-        return [answers[remote.slot] for remote in self._remotes]
+                self._look([self._remotes[slot] for slot in sorted(owing)], time.monotonic() >= deadline, limit)
 
-    def _hear(self, remote: Remote) -> tuple[bytes, State] | None:
+    def _hear(self, remote: Remote) -> None:
         try:
-            message = remote.hear()
+            messages = remote.hear()
         except EOFError:
             raise self._dead(remote) from None
-        if message is not None and message[0] == channel.ERROR:
-            if message[1]["kind"] == "config":
-                raise ConfigError(message[1]["message"])
-            raise EnvironmentFault(message[1]["message"] + remote.printed())
-        return message
+        for kind, tree in messages:
+            if kind in channel.GROUP_OF:
+                self._stepping[channel.GROUP_OF[kind]].discard(remote.slot)
+            elif kind != channel.ERROR:
+                self._asked.discard(remote.slot)
+                self._answers[remote.slot] = tree
+            elif tree["kind"] == "config":
+                raise ConfigError(tree["message"])
+            else:
+                raise EnvironmentFault(tree["message"] + remote.printed())
 
     def _look(self, silent: Sequence[Remote], late: bool, limit: float) -> None:
         for remote in silent:
@@ -177,14 +206,20 @@ class Crew:
 
     def _blame(self, remote: Remote, cause: str) -> EnvironmentFault:
         stage = self._stage(remote)
-        index: int | str = self._now[2 * remote.slot]
         if stage == "idle":
-            share = remote.share
-            index = str(share.start) if len(share) == 1 else f"{share.start} to {share.stop - 1}"
-        return fault(self._env_id, index, moment(stage, self._steps), cause + remote.printed())
+            index, steps = ", ".join(_span(share) for share in remote.shares), max(self._steps)
+        else:
+            busy = self._now[2 * remote.slot]
+            holding = [group for group, share in enumerate(remote.shares) if busy in share]
+            index, steps = str(busy), self._steps[holding[0]] if holding else 0
+        return fault(self._env_id, index, moment(stage, steps), cause + remote.printed())
 
     def _stage(self, remote: Remote) -> str:
         return STAGES[self._now[2 * remote.slot + 1]]
+
+
+def _span(share: range) -> str:
+    return str(share.start) if len(share) == 1 else f"{share.start} to {share.stop - 1}"
 
 
 def _end(remotes: Sequence[Remote], descriptors: Sequence[int], owner: int) -> None:

@@ -18,12 +18,28 @@ class Facts:
     places: int
     can_snapshot: bool
     bait_action: int | None
+    stack: int
+
+    @property
+    def moved(self) -> ObsSpec:
+        """The part of an observation that travels: all of it, or the newest of its stacked frames."""
+        obs = self.spaces.obs
+        return ObsSpec(obs.kind, obs.shape[1:]) if self.stack else obs
 
 
 def facts_of(described: EnvInfo) -> Facts:
     """The facts an environment states."""
     spaces = make_spaces(described.obs_space, described.action_space)
-    return Facts(spaces, described.frames_per_step, described.places, described.can_snapshot, described.bait_action)
+    if described.stack and spaces.obs.shape[0] != described.stack:
+        raise ValueError(f"a stack of {described.stack} frames cannot have shape {spaces.obs.shape}")
+    return Facts(
+        spaces,
+        described.frames_per_step,
+        described.places,
+        described.can_snapshot,
+        described.bait_action,
+        described.stack,
+    )
 
 
 def facts_to_state(facts: Facts) -> State:
@@ -38,5 +54,5 @@ def facts_from_state(state: State) -> Facts:
         ObsSpec(obs["kind"], tuple(obs["shape"])),
         ActionSpec(action["kind"], tuple(action["sizes"]), tuple(action["low"]), tuple(action["high"])),
     )
-    names = ("frames_per_step", "places", "can_snapshot", "bait_action")
+    names = ("frames_per_step", "places", "can_snapshot", "bait_action", "stack")
     return Facts(spaces, **{name: state[name] for name in names})

@@ -46,6 +46,7 @@ class EnvGroup:
         self.facts: Facts = facts_of(self._envs[0].info)
         self._block: Block
         self._rows: list[np.ndarray[Any, Any]] = []
+        self._moved = -1 if self.facts.stack else ...  # Of stacked frames only the newest travels.
 
     def attach(self, block: Block) -> None:
         """Write into these rows from now on."""
@@ -61,14 +62,14 @@ class EnvGroup:
             obs = self._envs[i].reset(seed)
             self._envs[i].stagger(seed / SEED_LIMIT)
             check_obs(obs, self.facts.spaces.obs)
-            self._block.obs[i] = obs
+            self._block.obs[i] = obs[self._moved]
 
         self._each(RESET, start)
 
     def step(self) -> None:
         """Step every environment with the block's actions and start ended episodes anew."""
         block, now, first, places = self._block, self._now, self._share.start, self.facts.places
-        spec = self.facts.spaces.obs
+        spec, moved = self.facts.spaces.obs, self._moved
         shape, dtype = spec.shape, spec.dtype
         rewards, terminations, truncations, where = [], [], [], []
         self._steps += 1
@@ -80,7 +81,7 @@ class EnvGroup:
                 obs, reward, terminated, truncated, place = env.step(action)
                 if type(obs) is not np.ndarray or obs.shape != shape or obs.dtype != dtype:
                     check_obs(obs, spec)
-                row[...] = obs
+                row[...] = obs[moved]
                 rewards.append(reward if type(reward) is float else check_reward(reward))
                 terminations.append(terminated if type(terminated) is bool else check_flag(terminated, "terminated"))
                 truncations.append(truncated if type(truncated) is bool else check_flag(truncated, "truncated"))
@@ -124,7 +125,7 @@ class EnvGroup:
             if block.terminated[i] or block.truncated[i]:
                 obs = self._envs[i].reset(None)
                 check_obs(obs, self.facts.spaces.obs)
-                block.obs[i] = obs
+                block.obs[i] = obs[self._moved]
 
         self._each(RESET, start)
 

@@ -15,7 +15,8 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from intrigue.spaces import Array, Spaces
+from intrigue.envs.facts import Facts
+from intrigue.spaces import Array
 
 ALIGNMENT = 64  # Bytes of a cache line, so that arrays of two workers share few lines.
 STAGES = ("idle", "build", "reset", "step", "snapshot", "restore")
@@ -38,9 +39,9 @@ class Block:
         return Block(*(getattr(self, each.name)[share.start : share.stop] for each in fields(self)))
 
 
-def _shapes(spaces: Spaces, num_envs: int) -> list[tuple[tuple[int, ...], np.dtype[np.generic]]]:
-    obs = ((num_envs, *spaces.obs.shape), spaces.obs.dtype)
-    action = ((num_envs, *spaces.action.shape), spaces.action.dtype)
+def _shapes(facts: Facts, num_envs: int) -> list[tuple[tuple[int, ...], np.dtype[np.generic]]]:
+    obs = ((num_envs, *facts.moved.shape), facts.moved.dtype)
+    action = ((num_envs, *facts.spaces.action.shape), facts.spaces.action.dtype)
     per_env = [((num_envs,), np.dtype(kind)) for kind in (np.float64, np.bool_, np.bool_, np.int32)]
     return [obs, obs, action, *per_env]
 
@@ -49,9 +50,9 @@ def _aligned(size: int, unit: int) -> int:
     return -(-size // unit) * unit
 
 
-def private_block(spaces: Spaces, num_envs: int) -> Block:
+def private_block(facts: Facts, num_envs: int) -> Block:
     """A block of this process alone."""
-    return Block(*(np.zeros(shape, dtype) for shape, dtype in _shapes(spaces, num_envs)))
+    return Block(*(np.zeros(shape, dtype) for shape, dtype in _shapes(facts, num_envs)))
 
 
 def open_memory(workers: int) -> int:
@@ -70,12 +71,12 @@ def map_header(descriptor: int, workers: int) -> memoryview:
     return memoryview(mmap.mmap(descriptor, _header_size(workers))).cast("i")
 
 
-def map_block(descriptor: int, workers: int, spaces: Spaces, num_envs: int) -> Block:
+def map_block(descriptor: int, workers: int, facts: Facts, num_envs: int) -> Block:
     """The shared block; whoever calls it first makes the memory large enough.
 
     The mapping lives as long as any array made from it: unmapping under a caller's array would crash the process.
     """
-    shapes = _shapes(spaces, num_envs)
+    shapes = _shapes(facts, num_envs)
     sizes = [_aligned(int(np.prod(shape)) * dtype.itemsize, ALIGNMENT) for shape, dtype in shapes]
     header = _header_size(workers)
     if os.fstat(descriptor).st_size < header + sum(sizes):

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from typing import final
 
 from intrigue.envs.channel import CHUNK_BYTES, Inbox
@@ -30,9 +31,9 @@ SINGLE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_N
 class Remote:
     """One worker process."""
 
-    def __init__(self, slot: int, workers: int, share: range, memory_fd: int, lifeline_fd: int) -> None:
+    def __init__(self, slot: int, workers: int, shares: Sequence[range], memory_fd: int, lifeline_fd: int) -> None:
         self.slot = slot
-        self.share = share
+        self.shares = shares
         self._inbox = Inbox()
         self._tail = b""
         self.control, theirs = socket.socketpair()
@@ -79,12 +80,12 @@ class Remote:
                 if not poller.poll(max(0.0, deadline - time.monotonic()) * 1000):
                     raise TimeoutError from None
 
-    def hear(self) -> tuple[bytes, State] | None:
-        """The worker's answer if it is complete by now; EOFError when the worker hung up."""
+    def hear(self) -> list[tuple[bytes, State]]:
+        """The worker's answers that are complete by now; EOFError when the worker hung up."""
         try:
             part = self.control.recv(CHUNK_BYTES)
         except BlockingIOError:
-            return None
+            return []
         except ConnectionResetError:
             part = b""
         if not part:

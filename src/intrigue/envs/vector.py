@@ -64,6 +64,8 @@ class VectorPool(Pool):
         self.frames_per_step = 1
         self.places = 0
         self.can_snapshot = False
+        self.groups = (slice(0, self.num_envs),)
+        self._ordered: Array | None = None
         self._place = np.full(self.num_envs, -1, dtype=np.int32)
         self._ended = np.zeros(self.num_envs, dtype=bool)
         self._steps = 0
@@ -72,25 +74,39 @@ class VectorPool(Pool):
         self._closed = False
 
     def reset(self) -> Array:
+        self._refuse_under_way()
         self._steps = 0
         return self._begin("env")
 
     def step(self, action: Array) -> PoolStep:
+        self.send(0, action)
+        return self.receive(0)
+
+    def send(self, group: int, action: Array) -> None:
         if self._closed or not self._started:
             raise RunError(f"the pool of {self.env_id} is closed or has not begun. Call reset() on an open pool first.")
-        checked = check_actions(action, self.spaces.action, self.num_envs)
+        self._refuse_under_way()
+        # A copy: the caller may write over his array before the step is taken.
+        self._ordered = check_actions(action, self.spaces.action, self.num_envs).copy()
+
+    def receive(self, group: int) -> PoolStep:
+        if self._closed or self._ordered is None:
+            raise RunError(f"the pool of {self.env_id} is not being stepped. Call send({group}, action) first.")
+        ordered, self._ordered = self._ordered, None
         self._steps += 1
         try:
-            return self._step(checked)
+            return self._step(ordered)
         except EnvironmentFault:
             raise
         except Exception as error:
             raise fault(self.env_id, "unknown (vectorized)", moment("step", self._steps), error) from error
 
     def snapshot(self) -> State:
+        self._refuse_under_way()
         return {"num_envs": self.num_envs, "steps": self._steps, "restarts": self._restarts}
 
     def restore(self, state: State) -> Array:
+        self._refuse_under_way()
         if state["num_envs"] != self.num_envs or "envs" in state:
             raise CheckpointError(
                 f"the saved state is not of {self.num_envs} vectorized environments that cannot be saved. "
@@ -105,6 +121,10 @@ class VectorPool(Pool):
         if not self._closed:
             self._closed = True
             self._env.close()
+
+    def _refuse_under_way(self) -> None:
+        if self._ordered is not None:
+            raise RunError(f"group 0 of {self.env_id} is being stepped. Call receive(0) first.")
 
     def _begin(self, *purpose: str | int) -> Array:
         # One seed, not a list: every vector environment takes a single one, and spreads it over its rows.

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from intrigue.envs import channel
 from intrigue.envs.facts import facts_to_state
-from intrigue.envs.group import EnvGroup
+from intrigue.envs.groups import EnvGroups
 from intrigue.envs.memory import map_block, map_header
 from intrigue.envs.registry import ENVS
 from intrigue.errors import ConfigError, IntrigueError
@@ -53,9 +53,8 @@ class Server:
         self._memory_fd = memory_fd
         self._workers = workers
         self._now = now
-        self._group: EnvGroup
+        self._groups: EnvGroups
         self._num_envs = 0
-        self._share = range(0)
 
     def run(self) -> None:
         """Serve until the pool hangs up."""
@@ -70,22 +69,22 @@ class Server:
             return channel.pack(channel.ERROR, {"kind": name, "message": str(error)})
 
     def _answer(self, kind: bytes, tree: State) -> bytes:
+        if kind in channel.GROUP_OF:
+            self._groups.receive(channel.GROUP_OF[kind])
+            return kind
         match kind:
-            case channel.STEP:
-                self._group.step()
             case channel.BEGIN:
                 return self._begin(tree)
             case channel.MAP:
-                block = map_block(self._memory_fd, self._workers, self._group.facts.spaces, self._num_envs)
-                self._group.attach(block.rows(self._share))
+                self._groups.attach(map_block(self._memory_fd, self._workers, self._groups.facts, self._num_envs))
             case channel.RESET:
-                self._group.reset(tree["purpose"], tree["steps"])
+                self._groups.reset(tree["purpose"], tree["steps"])
             case channel.SNAPSHOT:
-                return channel.pack(channel.VALUE, {"states": self._group.snapshot()})
+                return channel.pack(channel.VALUE, {"states": self._groups.snapshot()})
             case channel.RESTORE:
-                self._group.restore(tree["states"], tree["steps"])
+                self._groups.restore(tree["states"], tree["steps"])
             case _:
-                self._group.close()
+                self._groups.close()
         return channel.OK
 
     def _begin(self, tree: State) -> bytes:
@@ -93,9 +92,9 @@ class Server:
         for plugin in tree["plugins"]:
             ENVS.add_file(Path(plugin))
         self._num_envs = tree["num_envs"]
-        self._share = range(*tree["share"])
-        self._group = EnvGroup(tree["env_id"], tree["options"], tree["seed"], self._share, self._now)
-        return channel.pack(channel.VALUE, facts_to_state(self._group.facts))
+        shares = [range(*each) for each in tree["shares"]]
+        self._groups = EnvGroups(tree["env_id"], tree["options"], tree["seed"], shares, self._now)
+        return channel.pack(channel.VALUE, facts_to_state(self._groups.facts))
 
 
 def _watch(lifeline_fd: int) -> None:
