@@ -1,0 +1,128 @@
+"""How much memory a run will hold, said before it starts, and refused where the machine does not have it.
+
+    replay     rows · bytes of a row                                     rows: capacity and its chunk of slack
+    rollout    T · N · (2 observations + action, reward, flags, skill)   as they are kept, pixels as bytes
+               T · N · 4 bytes · numbers of the observations a reward reads, as it sees them
+
+Networks, optimisers and the layers of one minibatch come on top and are small beside these.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from intrigue.errors import ConfigError, Problem
+from intrigue.replay.plan import ReplayPlan
+from intrigue.replay.rows import ring_shape, row_bytes, row_layout
+from intrigue.spaces import Spaces
+
+FLAG_BYTES = 3  # terminated, truncated, valid
+FLOAT_BYTES = 4
+DEVICE_SHARE = 0.5  # ours: a replay goes onto the device only if it leaves half of what is free there for the rest
+GROUPS = Path("/sys/fs/cgroup")  # where Linux says what a container may use
+MEMORY = Path("/proc/meminfo")
+
+
+@dataclass(frozen=True, slots=True)
+class Footprint:
+    """One large piece of memory: what for, how much, on which device, and the settings that make it smaller."""
+
+    what: str
+    bytes: int
+    device: torch.device
+    flags: tuple[str, ...]
+
+    def __str__(self) -> str:
+        """One line for a person."""
+        free = free_bytes(self.device)
+        known = "" if free is None else f" of {readable(free)} free"
+        return f"memory: {self.what} {readable(self.bytes)} on {self.device.type}{known}"
+
+
+def replay_bytes(capacity: int, spaces: Spaces, num_envs: int, stack: int) -> int:
+    """Bytes of a replay: its rows, and where each step's rows are."""
+    chunks, chunk = ring_shape(capacity)
+    rows = chunks * chunk
+    return rows * row_bytes(row_layout(spaces, stack)) + (rows + 2 * num_envs) * torch.int64.itemsize
+
+
+def rollout_bytes(steps: int, num_envs: int, spaces: Spaces, reads: int) -> int:
+    """Bytes of a rollout, and of the `reads` observations of each row that a reward sees as numbers."""
+    obs, action = spaces.obs, spaces.action
+    row = 2 * obs.size * obs.dtype.itemsize + math.prod(action.shape) * action.dtype.itemsize
+    row += FLOAT_BYTES + FLAG_BYTES + FLOAT_BYTES * spaces.skill
+    return steps * num_envs * (row + reads * obs.size * FLOAT_BYTES)
+
+
+def of_replay(plan: ReplayPlan, spaces: Spaces, num_envs: int, stack: int, device: torch.device) -> Footprint:
+    """The replay that a plan asks for, and where it will be kept."""
+    size = replay_bytes(plan.capacity, spaces, num_envs, stack)
+    host = torch.device("cpu")
+    if plan.place == "auto":
+        free = free_bytes(device)
+        device = device if free is None or size <= DEVICE_SHARE * free else host
+    return Footprint("replay", size, host if plan.place == "host" else device, ("--agent.capacity",))
+
+
+def of_rollout(steps: int, num_envs: int, spaces: Spaces, reads: int, device: torch.device) -> Footprint:
+    """The rollout of an agent that learns from what it just did."""
+    size = rollout_bytes(steps, num_envs, spaces, reads)
+    return Footprint("rollout", size, device, ("--pool.num-envs", "--agent.rollout-steps"))
+
+
+def refuse_too_large(needs: Sequence[Footprint]) -> None:
+    """Raise ConfigError for all that the machine does not have free, before any of it is taken."""
+    problems = []
+    for device in {each.device: None for each in needs}:
+        free = free_bytes(device)
+        here = [each for each in needs if each.device == device]
+        if free is not None and sum(each.bytes for each in here) > free:
+            for each in here:
+                lower = " or ".join(each.flags)
+                text = (
+                    f"the {each.what} of this run needs {readable(each.bytes)}, {device.type} has {readable(free)} "
+                    f"free. Use a smaller {lower}."
+                )
+                problems.append(Problem(each.flags[0].removeprefix("--").replace("-", "_"), text))
+    if problems:
+        raise ConfigError(problems)
+
+
+def free_bytes(device: torch.device) -> int | None:
+    """Bytes that can still be taken there; None where the system does not say."""
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    known = [each for each in (_machine_free(), _group_free()) if each is not None]
+    return min(known) if known else None
+
+
+def readable(size: int) -> str:
+    """Bytes in a unit a person reads, three figures."""
+    value, units = float(size), ["bytes", "kB", "MB", "GB", "TB", "PB"]
+    while value >= 1000 and len(units) > 1:
+        value, units = value / 1000, units[1:]
+    return f"{value:.3g} {units[0]}" if value < 1000 else f"{value:,.0f} {units[0]}"
+
+
+def _machine_free() -> int | None:
+    try:
+        lines = MEMORY.read_text(encoding="ascii").splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, StopIteration, ValueError):
+        return None
+
+
+def _group_free() -> int | None:
+    """What is left of a container's limit; what it caches of files can be had back and counts as free."""
+    try:
+        most = int((GROUPS / "memory.max").read_text(encoding="ascii"))
+        used = int((GROUPS / "memory.current").read_text(encoding="ascii"))
+        fields = dict(line.split() for line in (GROUPS / "memory.stat").read_text(encoding="ascii").splitlines())
+        return max(0, most - used + int(fields.get("inactive_file", 0)))
+    except (OSError, ValueError):  # no limit is written as the word `max`
+        return None

@@ -1,0 +1,145 @@
+"""Which transitions are drawn: uniformly, by episodes, or by priority. Each draw is a (step, environment).
+
+All numbers come from one generator, in float64, so that a draw is the same wherever the replay is kept.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import NamedTuple
+
+import torch
+from torch import Generator, Tensor
+
+from intrigue.replay.keep import Keep
+from intrigue.replay.sum_tree import SumTree
+from intrigue.spaces import Array
+from intrigue.state import State
+
+PRIORITY_FLOOR = 1e-6  # ε of Schaul et al. 2016, section 3.3: nothing is never drawn again
+
+
+class Drawn(NamedTuple):
+    """Where windows begin, each (B,)."""
+
+    step: Tensor
+    env: Tensor
+    chance: Tensor | None = None
+    """How likely each was to be drawn, where that differs."""
+
+
+def uniform(count: int, rng: Generator, device: torch.device) -> Tensor:
+    """(count,) numbers in [0, 1)."""
+    return torch.rand(count, generator=rng, device=rng.device, dtype=torch.float64).to(device)
+
+
+def below(limit: Tensor | int, chance: Tensor) -> Tensor:
+    """Whole numbers below `limit`, from numbers in [0, 1)."""
+    scaled = (chance * limit).long()
+    top = torch.as_tensor(limit, device=chance.device) - 1
+    return torch.minimum(scaled, top)  # the product may round up to the limit itself
+
+
+def draw_transitions(keep: Keep, count: int, high: int, rng: Generator) -> Drawn:
+    """Every transition of steps `keep.low` to `high` equally likely."""
+    picked = below((high - keep.low) * keep.num_envs, uniform(count, rng, keep.ring.device))
+    return Drawn(keep.low + picked // keep.num_envs, picked % keep.num_envs)
+
+
+class Episodes:
+    """Finished episodes, each equally likely, and every window of n steps within it (URLB).
+
+    Differs from URLB: an episode whose beginning was forgotten is drawn from as far as it is remembered.
+    """
+
+    def __init__(self, num_envs: int) -> None:
+        self._begun = [0] * num_envs
+        self._finished: deque[tuple[int, int, int]] = deque()  # first step, last step, environment
+
+    def __len__(self) -> int:
+        return len(self._finished)
+
+    def note(self, step: int, over: Array, valid: Array) -> None:
+        """Which environments' episodes are over (N,) after this step; a row that is not valid begins one anew."""
+        for env in (over | ~valid).nonzero()[0].tolist():
+            if over[env]:
+                self._finished.append((self._begun[env], step, env))
+            self._begun[env] = step + 1
+
+    def forget(self, low: int) -> None:
+        """Steps before `low` are not remembered any more."""
+        while self._finished and self._finished[0][1] < low:
+            self._finished.popleft()
+
+    def read_off(self, keep: Keep) -> None:
+        """Find the episodes again among the rows that are kept."""
+        self._begun = [keep.first] * keep.num_envs
+        self._finished.clear()
+        over, valid = keep.endings(keep.first, keep.steps)
+        for step in range(keep.first, keep.steps):
+            self.note(step, over[step - keep.first], valid[step - keep.first])
+
+    def draw(self, keep: Keep, count: int, steps: int, rng: Generator) -> Drawn:
+        """Where windows of `steps` begin."""
+        device = keep.ring.device
+        table = torch.tensor(list(self._finished), device=device)  # (E, 3)
+        first, last, env = table[below(len(table), uniform(count, rng, device))].unbind(-1)
+        first = first.clamp_min(keep.low)
+        room = (last - first + 2 - steps).clamp_min(1)  # beginnings after which all steps are of the episode
+        return Drawn(first + below(room, uniform(count, rng, device)), env)
+
+
+class Priorities:
+    """In proportion to priority: the size of the error at the last visit to the power α (Schaul et al. 2016, eq. 1)."""
+
+    def __init__(self, keep: Keep, exponent: float) -> None:
+        self.keep, self.exponent = keep, exponent
+        self.tree = SumTree(keep.slot_count, keep.ring.device)
+        self.largest = 1.0
+        self._low = self._high = 0
+
+    def admit(self, low: int, high: int) -> None:
+        """Steps `low` to `high` can be drawn from now on; what is new has the largest priority there has been."""
+        self._set(range(self._low, min(low, self._high)), 0.0)
+        self._set(range(max(self._high, low), high), self.largest)
+        self._low, self._high = low, max(high, low)
+
+    def draw(self, count: int, rng: Generator) -> Drawn:
+        """Beginnings, one from each of `count` equal shares of the mass (section 3.3)."""
+        share = torch.arange(count, device=self.tree.nodes.device) + uniform(count, rng, self.tree.nodes.device)
+        slot = self.tree.find(share * (self.tree.total / count))
+        chance = self.tree.get(slot) / self.tree.total
+        offset = slot // self.keep.num_envs
+        span = self.keep.slot_count // self.keep.num_envs
+        step = self._low + (offset - self._low) % span
+        return Drawn(step, slot % self.keep.num_envs, chance)
+
+    def learned(self, drawn: Drawn, error: Tensor) -> None:
+        """The errors (B,) found at this visit."""
+        weight = (error.detach().double().abs().to(drawn.step.device) + PRIORITY_FLOOR) ** self.exponent
+        self.largest = max(self.largest, float(weight.max()))
+        self.tree.put(self.keep.slots(drawn.step, drawn.env), weight)
+
+    def state_dict(self) -> State:
+        """The priorities of what can be drawn, (steps, N), and the largest there has been."""
+        steps = torch.arange(self._low, self._high, device=self.tree.nodes.device).unsqueeze(-1)
+        slots = self.keep.slots(steps, torch.arange(self.keep.num_envs, device=steps.device))
+        return {"low": self._low, "high": self._high, "largest": self.largest, "weight": self.tree.get(slots)}
+
+    def load_state_dict(self, state: State) -> None:
+        """Put back what `state_dict` gave."""
+        self._low, self._high, self.largest = int(state["low"]), int(state["high"]), float(state["largest"])
+        self._set(range(self._low, self._high), torch.as_tensor(state["weight"]))
+
+    def _set(self, steps: range, weight: float | Tensor) -> None:
+        if len(steps):
+            device = self.tree.nodes.device
+            numbers = torch.tensor(steps, device=device).unsqueeze(-1)
+            slots = self.keep.slots(numbers, torch.arange(self.keep.num_envs, device=device))
+            self.tree.put(slots, torch.as_tensor(weight, dtype=torch.float64, device=device).expand(slots.shape))
+
+
+def importance_weights(chance: Tensor, count: int, exponent: float) -> Tensor:
+    """(1 / (count · chance))^β, the largest of the batch being 1 (Schaul et al. 2016, section 3.4). (B,) float32"""
+    weight = (1 / (count * chance)) ** exponent
+    return (weight / weight.max()).float()

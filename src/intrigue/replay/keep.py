@@ -1,0 +1,208 @@
+"""Rows as steps of N environments that step together, and as chunks that a checkpoint can store.
+
+Step t left N rows, one of each environment, side by side in the ring and after the rows in which episodes ended just
+before. `grid` tells the row of every (step, environment); it and the episodes can be read off the rows, so only rows
+are saved.
+
+The newest N rows are open: their states are known, what is done there is not yet. A chunk is settled, and its content
+will never change, when neither an open row nor one of the step before lies in it: should the environments have to begin
+anew after a resume, the transitions of that last step are cut off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from intrigue.chunk import Chunk, StoredChunk
+from intrigue.errors import ConfigError
+from intrigue.replay.rows import Layout, RowRing
+from intrigue.spaces import Array
+from intrigue.state import State
+
+SERIES = "replay"
+
+
+class Keep:
+    """The rows of N environments, step by step."""
+
+    def __init__(self, layout: Layout, capacity: int, num_envs: int, stack: int, device: torch.device) -> None:
+        # Below this the ring could come round to states that are still needed for the newest stack and window.
+        least = 2 * num_envs * (max(stack, 1) + 2)
+        if capacity < least:
+            raise ConfigError(
+                f"agent.capacity: {capacity} transitions are too few for {num_envs} environments. "
+                f"Use --agent.capacity {least} or more, or fewer environments (--pool.num-envs)."
+            )
+        self.ring = RowRing(layout, capacity, device)
+        self.num_envs, self.stack = num_envs, stack
+        self.steps = 0
+        """Steps that are complete."""
+        self.first = 0
+        """The first step all of whose rows are remembered."""
+        self._span = self.ring.size // num_envs + 2
+        self.grid = torch.zeros(self._span, num_envs, dtype=torch.int64, device=device)
+        self._begins = np.zeros(self._span, dtype=np.int64)
+        self._open = np.zeros(num_envs, dtype=np.int64)
+        self._chunks: dict[int, Chunk] = {}
+
+    @property
+    def low(self) -> int:
+        """The first step whose observations can be rebuilt."""
+        return self.first + max(self.stack - 1, 0) if self.first else 0
+
+    def begin(self, frames: Array) -> None:
+        """New episodes everywhere, in these states (N, *frame)."""
+        self._place(self.ring.append(frames, np.zeros(self.num_envs), end=False))
+
+    def add(
+        self,
+        *,
+        action: Array,
+        skill: Tensor,
+        reward: Array,
+        terminated: Array,
+        truncated: Array,
+        valid: Array,
+        reached: Array,
+        frames: Array,
+    ) -> None:
+        """What was done in the open rows, the states `reached` by it, and the states to go on from, `frames`."""
+        left = self._open
+        over = (terminated | truncated) & valid
+        ends = np.flatnonzero(over)
+        ended = self.ring.append(reached[ends], self.ring.head + np.arange(len(ends)) - left[ends], end=True)
+        following = self.ring.head + np.arange(self.num_envs)
+        back = np.where(over | ~valid, 0, following - left)
+        after = self.ring.append(frames, back, end=False)
+        successor = after.copy()
+        successor[ends] = ended
+        self.ring.write(
+            left,
+            {
+                "action": action,
+                "skill": skill,
+                "reward": reward,
+                "terminated": terminated & valid,
+                "truncated": truncated & valid,
+                "valid": valid,
+                "ahead": successor - left,
+            },
+        )
+        self.steps += 1
+        self._place(after)
+
+    def cut(self, frames: Array) -> None:
+        """The environments began anew, in these states: what was under way ends in the states it had reached."""
+        if self.steps:
+            last = self._rows_of(self.steps - 1)
+            going = ~self.ring.get("terminated", torch.from_numpy(last).to(self.ring.device))
+            valid = self.ring.get("valid", torch.from_numpy(last).to(self.ring.device))
+            self.ring.write(last, {"truncated": going & valid})
+        self.ring.write(self._open, {"end": np.ones(self.num_envs, dtype=bool)})
+        self.begin(frames)
+
+    def rows(self, steps: Tensor, envs: Tensor) -> Tensor:
+        """The rows of these steps and environments."""
+        return self.grid[steps % self._span, envs]
+
+    def slots(self, steps: Tensor, envs: Tensor) -> Tensor:
+        """A number below `slot_count` for every remembered (step, environment)."""
+        return steps % self._span * self.num_envs + envs
+
+    @property
+    def slot_count(self) -> int:
+        """How many (step, environment) there is room for."""
+        return self._span * self.num_envs
+
+    def current(self) -> Tensor:
+        """The observations of the open rows, (N, *obs), on the ring's device."""
+        return self.ring.observations(torch.from_numpy(self._open).to(self.ring.device), self.stack)
+
+    def reached(self) -> Tensor:
+        """The observations the last step led to, (N, *obs), also where it ended an episode."""
+        last = torch.from_numpy(self._rows_of(self.steps - 1)).to(self.ring.device)
+        return self.ring.observations(self.ring.after(last), self.stack)
+
+    def endings(self, first: int, last: int) -> tuple[Array, Array]:
+        """Where episodes ended and where rows were valid in steps `first` to `last`, (steps, N) each."""
+        rows = self.rows(torch.arange(first, last, device=self.ring.device).unsqueeze(-1), self._envs())
+        over = self.ring.get("terminated", rows) | self.ring.get("truncated", rows)
+        return over.cpu().numpy(), self.ring.get("valid", rows).cpu().numpy()
+
+    def _envs(self) -> Tensor:
+        return torch.arange(self.num_envs, device=self.ring.device)
+
+    def _rows_of(self, step: int) -> Array:
+        return int(self._begins[step % self._span]) + np.arange(self.num_envs)
+
+    def _place(self, rows: Array) -> None:
+        """These rows are those of the step under way; steps whose rows were written over are forgotten."""
+        self._open = rows
+        self.grid[self.steps % self._span] = torch.from_numpy(rows).to(self.ring.device)
+        self._begins[self.steps % self._span] = rows[0]
+        while self._begins[self.first % self._span] < self.ring.oldest:
+            self.first += 1
+
+    def state_dict(self) -> State:
+        """Settled chunks, which share the ring's memory, and copies of the rows that may still change."""
+        ring, chunk = self.ring, self.ring.chunk
+        settled = int(self._begins[max(self.steps - 1, self.first) % self._span]) // chunk
+        numbers = range(ring.oldest // chunk, max(settled, ring.oldest // chunk))
+        kept = {number: self._chunks.get(number) or self._chunk(number) for number in numbers}
+        self._chunks = kept
+        return {
+            "head": ring.head,
+            "steps": self.steps,
+            "first": self.first,
+            "first_row": int(self._begins[self.first % self._span]),
+            "chunks": list(kept.values()),
+            "rest": [
+                {name: rows.clone() for name, rows in ring.slice(start, stop).items()}
+                for start, stop in self._pieces(numbers.stop * chunk)
+            ],
+        }
+
+    def load_state_dict(self, state: State) -> None:
+        """Put back what `state_dict` gave, chunk by chunk."""
+        ring, chunk = self.ring, self.ring.chunk
+        ring.head, self.steps, self.first = int(state["head"]), int(state["steps"]), int(state["first"])
+        self._chunks = {}
+        number = ring.oldest // chunk
+        for given in state["chunks"]:
+            self._fill(number * chunk, given.load() if isinstance(given, StoredChunk) else given)
+            self._chunks[number] = self._chunk(number)
+            if isinstance(given, StoredChunk):
+                self._chunks[number].stored = given.stored
+            number += 1
+        for (start, _), rows in zip(self._pieces(number * chunk), state["rest"], strict=True):
+            self._fill(start, rows)
+        self._read_off(int(state["first_row"]))
+
+    def _chunk(self, number: int) -> Chunk:
+        first = number * self.ring.chunk
+        return Chunk(SERIES, first, self.ring.slice(first, first + self.ring.chunk))
+
+    def _pieces(self, start: int) -> Iterator[tuple[int, int]]:
+        """The rows from `start` to the newest, cut where chunks begin."""
+        while start < self.ring.head:
+            stop = min((start // self.ring.chunk + 1) * self.ring.chunk, self.ring.head)
+            yield start, stop
+            start = stop
+
+    def _fill(self, first: int, rows: State) -> None:
+        count = len(rows["back"])
+        for name, room in self.ring.slice(first, first + count).items():
+            room.copy_(torch.as_tensor(rows[name]))
+
+    def _read_off(self, first_row: int) -> None:
+        """Find the rows of every step again: all that are not ends, N by N."""
+        numbers = torch.arange(first_row, self.ring.head, device=self.ring.device)
+        states = numbers[~self.ring.get("end", numbers)].view(-1, self.num_envs)
+        steps = torch.arange(self.first, self.steps + 1, device=self.ring.device)
+        self.grid[steps % self._span] = states
+        self._begins[steps.cpu().numpy() % self._span] = states[:, 0].cpu().numpy()
+        self._open = states[-1].cpu().numpy()

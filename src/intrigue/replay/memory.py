@@ -1,0 +1,162 @@
+"""The replay an agent is given: keeps what happens, draws batches from it, goes on exactly after a resume."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+import torch
+from torch import Generator, Tensor
+
+from intrigue.replay.draws import Drawn, Episodes, Priorities, draw_transitions, importance_weights
+from intrigue.replay.keep import Keep
+from intrigue.replay.plan import ReplayPlan
+from intrigue.replay.rows import row_layout
+from intrigue.replay.windows import as_steps, as_tuples
+from intrigue.seeds import derive_seed
+from intrigue.spaces import Array, Spaces
+from intrigue.state import State
+from intrigue.types import Extras, Transitions
+
+STREAM = "replay"
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A batch for one update, what goes with it, and where it was drawn."""
+
+    batch: Transitions
+    extras: Extras
+    drawn: Drawn
+
+
+class Replay:
+    """Transitions of N environments on one device; batches go to the learner's."""
+
+    def __init__(
+        self,
+        plan: ReplayPlan,
+        spaces: Spaces,
+        num_envs: int,
+        *,
+        stack: int,
+        seed: int,
+        device: torch.device,
+        kept_on: torch.device,
+    ) -> None:
+        self.plan, self.device = plan, device
+        self.keep = Keep(row_layout(spaces, stack), plan.capacity, num_envs, stack, kept_on)
+        self.rng = Generator(device)
+        self.rng.manual_seed(derive_seed(seed, STREAM))
+        self.episodes = Episodes(num_envs) if plan.order == "episodes" else None
+        self.priorities = Priorities(self.keep, plan.priority) if plan.priority else None
+
+    def begin(self, frames: Array) -> None:
+        """New episodes everywhere, in these states (N, *frame)."""
+        self.keep.begin(frames)
+
+    def add(
+        self,
+        *,
+        action: Array,
+        skill: Tensor,
+        reward: Array,
+        terminated: Array,
+        truncated: Array,
+        valid: Array,
+        reached: Array,
+        frames: Array,
+    ) -> None:
+        """One step of every environment: the states it `reached` truly, and the `frames` to go on from."""
+        step = self.keep.steps
+        self.keep.add(
+            action=action,
+            skill=skill,
+            reward=reward,
+            terminated=terminated,
+            truncated=truncated,
+            valid=valid,
+            reached=reached,
+            frames=frames,
+        )
+        if self.episodes is not None:
+            self.episodes.note(step, (terminated | truncated) & valid, valid)
+            self.episodes.forget(self.keep.low)
+        self._admit()
+
+    def cut(self, frames: Array) -> None:
+        """The environments had to begin anew, in these states."""
+        self.keep.cut(frames)
+        if self.episodes is not None:
+            self.episodes.read_off(self.keep)
+        self._admit()
+
+    def current(self) -> Tensor:
+        """The observations to act on, (N, *obs), on the learner's device."""
+        return self.keep.current().to(self.device)
+
+    def newest(self) -> Tensor:
+        """The observations the last step reached truly, (N, *obs), on the learner's device."""
+        return self.keep.reached().to(self.device)
+
+    @property
+    def high(self) -> int:
+        """The first step whose window is not complete yet."""
+        return max(self.keep.low, self.keep.steps - self.plan.steps + 1)
+
+    def __len__(self) -> int:
+        """Transitions that can be drawn."""
+        if self.episodes is not None and not len(self.episodes):
+            return 0
+        return (self.high - self.keep.low) * self.keep.num_envs
+
+    def sample(self, step: int) -> Sample:
+        """A batch of windows; `step` tells how far the run is."""
+        plan, ring, stack = self.plan, self.keep.ring, self.keep.stack
+        drawn = self._draw()
+        start = self.keep.rows(drawn.step, drawn.env)
+        if plan.window == "tuple":
+            batch, extras = as_tuples(ring, start, plan.steps, stack, plan.discount)
+        else:
+            batch, extras = as_steps(ring, start, plan.steps, stack), {}
+        if drawn.chance is not None:
+            done = min(1.0, step / plan.importance_steps)
+            exponent = plan.importance + done * (1 - plan.importance)
+            extras = {**extras, "weight": importance_weights(drawn.chance, len(self), exponent)}
+        return Sample(_moved(batch, self.device), {name: each.to(self.device) for name, each in extras.items()}, drawn)
+
+    def learned(self, sample: Sample, error: Tensor | None) -> None:
+        """The errors (B,) the agent found in a sample, for priorities."""
+        if self.priorities is not None and error is not None:
+            self.priorities.learned(sample.drawn, error)
+
+    def _draw(self) -> Drawn:
+        if self.episodes is not None:
+            return self.episodes.draw(self.keep, self.plan.batch, self.plan.steps, self.rng)
+        if self.priorities is not None:
+            return self.priorities.draw(self.plan.batch, self.rng)
+        return draw_transitions(self.keep, self.plan.batch, self.high, self.rng)
+
+    def _admit(self) -> None:
+        if self.priorities is not None:
+            self.priorities.admit(self.keep.low, self.high)
+
+    def state_dict(self) -> State:
+        """Rows, priorities, and where the random stream stands."""
+        state = {"keep": self.keep.state_dict(), "rng": self.rng.get_state()}
+        if self.priorities is not None:
+            state["priorities"] = self.priorities.state_dict()
+        return state
+
+    def load_state_dict(self, state: State) -> None:
+        """Go on from what `state_dict` gave."""
+        self.keep.load_state_dict(state["keep"])
+        self.rng.set_state(state["rng"].cpu())
+        if self.episodes is not None:
+            self.episodes.read_off(self.keep)
+        if self.priorities is not None:
+            self.priorities.load_state_dict(state["priorities"])
+
+
+def _moved(batch: Transitions, device: torch.device) -> Transitions:
+    return Transitions(**{each.name: getattr(batch, each.name).to(device) for each in dataclasses.fields(Transitions)})

@@ -1,0 +1,136 @@
+"""The ring of rows: every frame once, linked into episodes.
+
+A row is a state in which an environment was, and what was done there. Rows of all environments lie in one ring in order
+of time, and are numbered from 0 for ever; row r lies in place r mod size.
+
+    frame      what is new in the state: its newest picture, or the whole of it
+    back       how many rows before this one the same episode's previous state lies; 0 in an episode's first
+    ahead      how many rows after it the state that followed lies
+    end        the state an episode ended in, from which nothing was done
+    action, reward, terminated, truncated, valid, skill     of the transition that left the state
+
+A stack of k frames is row, back, back of that, ...: in an episode's first state that is k times the same frame, and no
+stack ever reaches into another episode. The successor is one step ahead, also where the episode ends.
+
+Rows are forgotten in chunks of `chunk` rows, all at once when the ring comes round to the first of them, so that what
+is remembered is always whole chunks and the one being filled.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from intrigue.spaces import Array, Spaces
+
+CHUNKS = 128  # ours: a checkpoint rewrites at most one chunk's rows, and a full replay is forgotten in steps of 1 %
+LINKS: dict[str, tuple[tuple[int, ...], torch.dtype]] = {
+    "back": ((), torch.int32),
+    "ahead": ((), torch.int32),
+    "end": ((), torch.bool),
+}
+
+Layout = Mapping[str, tuple[tuple[int, ...], torch.dtype]]
+
+
+def row_layout(spaces: Spaces, stack: int) -> Layout:
+    """Shape and type of every field of one row; `stack` is the number of frames in an observation, 0 if not stacked."""
+    frame = spaces.obs.shape[1:] if stack else spaces.obs.shape
+    return {
+        "frame": (frame, torch.from_numpy(np.zeros(0, spaces.obs.dtype)).dtype),
+        "action": (spaces.action.shape, torch.from_numpy(np.zeros(0, spaces.action.dtype)).dtype),
+        "reward": ((), torch.float32),
+        "terminated": ((), torch.bool),
+        "truncated": ((), torch.bool),
+        "valid": ((), torch.bool),
+        "skill": ((spaces.skill,), torch.float32),
+        **LINKS,
+    }
+
+
+def row_bytes(layout: Layout) -> int:
+    """Bytes of one row."""
+    return sum(math.prod(shape) * dtype.itemsize for shape, dtype in layout.values())
+
+
+def ring_shape(capacity: int) -> tuple[int, int]:
+    """(chunks, rows in each) of a ring that always remembers at least `capacity` rows."""
+    chunk = -(-capacity // CHUNKS)
+    return -(-capacity // chunk) + 1, chunk
+
+
+class RowRing:
+    """Preallocated rows on one device."""
+
+    def __init__(self, layout: Layout, capacity: int, device: torch.device) -> None:
+        self.chunks, self.chunk = ring_shape(capacity)
+        self.size = self.chunks * self.chunk
+        self.device = device
+        # Zeros of the host are not touched before they are written, so a ring grows into its memory.
+        self.fields = {
+            name: torch.zeros(self.size, *shape, dtype=dtype, device=device) for name, (shape, dtype) in layout.items()
+        }
+        self.head = 0
+        """Rows ever written."""
+
+    @property
+    def oldest(self) -> int:
+        """The first row that is still remembered."""
+        newest_chunk = max(0, self.head - 1) // self.chunk
+        return max(0, newest_chunk - self.chunks + 1) * self.chunk
+
+    def append(self, frames: Array, back: Array, *, end: bool) -> Array:
+        """The numbers (M,) of new rows with these frames (M, *frame), `back` rows after their predecessors (M,)."""
+        count = len(frames)
+        numbers = np.arange(self.head, self.head + count)
+        places = self.places(torch.from_numpy(numbers).to(self.device))
+        for name in self.fields.keys() - {"frame", "back", "end"}:
+            # What was here a lap ago must not show in rows that are never completed: equal pasts, equal bytes.
+            self.fields[name].index_fill_(0, places, 0)
+        self.write(numbers, {"frame": frames, "back": back.astype(np.int32), "end": np.full(count, end)})
+        self.head += count
+        return numbers
+
+    def write(self, numbers: Array, values: Mapping[str, Array | Tensor]) -> None:
+        """Fill some fields of some rows, (M, ...) each."""
+        places = self.places(torch.from_numpy(numbers).to(self.device))
+        for name, rows in values.items():
+            field = self.fields[name]
+            field.index_copy_(0, places, _tensor(rows).to(field.device, field.dtype))
+
+    def places(self, rows: Tensor) -> Tensor:
+        """Where rows lie."""
+        return rows % self.size
+
+    def get(self, name: str, rows: Tensor) -> Tensor:
+        """One field of rows of any shape (...): (..., *field)."""
+        return self.fields[name][self.places(rows)]
+
+    def after(self, rows: Tensor) -> Tensor:
+        """The rows of the states that followed."""
+        return rows + self.get("ahead", rows)
+
+    def observations(self, rows: Tensor, stack: int) -> Tensor:
+        """The observations in these rows, (..., *obs): their frame, or a stack of frames, oldest first."""
+        if not stack:
+            return self.get("frame", rows)
+        chain = [rows]
+        for _ in range(stack - 1):
+            chain.append(chain[-1] - self.get("back", chain[-1]))
+        return self.get("frame", torch.stack(chain[::-1], -1))
+
+    def slice(self, first: int, last: int) -> dict[str, Tensor]:
+        """All fields of rows `first` to `last`, which must lie in one chunk: views into the ring."""
+        start = first % self.size
+        return {name: field[start : start + last - first] for name, field in self.fields.items()}
+
+
+def _tensor(values: Array | Tensor) -> Tensor:
+    if isinstance(values, Tensor):
+        return values
+    # Torch warns of arrays that nobody may write to, though it will only read them.
+    return torch.from_numpy(values if values.flags.writeable else values.copy())
