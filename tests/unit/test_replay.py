@@ -95,7 +95,7 @@ def test_a_first_observation_is_copies_of_one_frame_and_a_successor_is_true():
     """By hand: one environment, three frames; episode 0 ends at its second step, episode 1 begins."""
     world = World(1, 3, end=0.0)
     replay = begun(world)
-    flags = dict(action=np.array([1]), skill=torch.zeros(1, 0), reward=np.array([1.0]), valid=np.array([True]))
+    flags = {"action": np.ones(1, int), "skill": torch.zeros(1, 0), "reward": np.ones(1), "valid": np.ones(1, bool)}
     no, yes = np.array([False]), np.array([True])
     frame = lambda value: np.full((1, 1, 3), value, np.uint8)  # noqa: E731
     replay = replay_of(world)
@@ -333,7 +333,7 @@ def test_environments_that_begin_anew_cut_off_what_was_under_way():
 
 
 def test_too_small_a_replay_is_refused_in_words():
-    with pytest.raises(ConfigError, match="--agent.capacity 96 or more"):
+    with pytest.raises(ConfigError, match=r"--agent\.capacity 96 or more"):
         replay_of(World(8, 4), capacity=50)
 
 

@@ -157,7 +157,7 @@ class DQN(ReplayAgent):
         for t in range(1, len(counts)):
             counts[t] &= counts[t - 1] & ~batch.ended[t - 1]
         taken = counts.sum(0)  # (B,)
-        power = self.cfg.discount ** torch.arange(len(counts) + 1, device=reward.device, dtype=torch.float32)
+        power = self.cfg.discount ** torch.arange(len(counts) + 1, device=reward.device, dtype=reward.dtype)
         gained = (power[:-1, None] * reward * counts).sum(0)
         last = (taken - 1).clamp_min(0)
         columns = torch.arange(len(last), device=last.device)
