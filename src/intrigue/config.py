@@ -24,7 +24,7 @@ from intrigue.envs.config import PoolConfig
 from intrigue.envs.registry import ENVS, split_id
 from intrigue.errors import ConfigError, Problem, unknown_name
 from intrigue.fields import NonNegativeInt, PositiveInt
-from intrigue.pairing import doubtful, pair_problems
+from intrigue.pairing import REPLAY_CURIOSITY, doubtful, pair_problems, replay_problems, replays
 from intrigue.registry import Declaration, Registry
 from intrigue.rewards.registry import REWARDS
 from intrigue.rewards_expression import HINT, MIX, as_reward
@@ -48,6 +48,7 @@ class RunSettings:
     seed: NonNegativeInt = 0  # everything random comes from it
     device: Literal["auto", "cpu", "cuda"] = "auto"  # auto is the GPU where there is one
     threads: NonNegativeInt = 0  # torch's threads on the CPU; 0 leaves its own choice
+    execution: Literal["auto", "plain", "compile", "graph"] = "auto"  # how updates run; auto: graph on a GPU
     checkpoint_every: PositiveInt = 50_000  # agent steps between checkpoints; one is also written at every stop
     keep: PositiveInt = 2  # checkpoints kept
 
@@ -199,14 +200,18 @@ def _check_sections(names: Mapping[str, str], values: dict[str, dict[str, Any]])
         problems += wrong
         values[section] = {**defaults, **good}
         configs[section] = declared.config(**values[section])
+    from_replay = "agent" in configs and replays(names["agent"])
     for section, config in PLAIN.items():
         good, wrong = check_fields(fields_of(config), values[section], section)
         problems += wrong
-        values[section] = {**dataclasses.asdict(config()), **good}
+        fitting = REPLAY_CURIOSITY if section == "curiosity" and from_replay else {}
+        values[section] = {**dataclasses.asdict(config()), **fitting, **good}
     if "env" in configs:
         family, name = split_id(names["env"])
         problems += [Problem("env", message) for message in ENVS.get(family).cls.check_name(name)]
     problems += curiosity_config.problems(values["curiosity"])
+    if from_replay:
+        problems += replay_problems(names["agent"], values["curiosity"])
     crew = pool_config.problems(PoolConfig(**values["pool"]))
     problems += [Problem(f"pool.{each.path}", each.message) for each in crew]
     for section, config in configs.items():

@@ -20,12 +20,15 @@ import gymnasium as gym
 import torch
 from torch import Tensor, nn
 
+from intrigue.batches import check_finite, check_shapes
 from intrigue.curiosity_config import CuriosityConfig, split_options
-from intrigue.errors import ConfigError, NonFiniteError, Problem
+from intrigue.errors import ConfigError, Problem
+from intrigue.execution import Mode
 from intrigue.features import encode_action
 from intrigue.learner import Learner
 from intrigue.noise import FeatureNoise
 from intrigue.normalize import ReturnScale, RunningMoments, ValueScale
+from intrigue.precision import exact_float32
 from intrigue.rewards.registry import REWARDS
 from intrigue.rng import Streams, seeded_construction
 from intrigue.skills import check_skill
@@ -97,13 +100,17 @@ class Curiosity(nn.Module):
         self.obs_moments = RunningMoments(spaces.obs.shape)
         self.scale = ValueScale() if cfg.scale == "value" else ReturnScale(cfg.scale_discount)
         self.to(device)
-        self.learner = Learner(self.reward, cfg)
         self.streams = Streams(seed, device)
+        self.execute("plain")
         for module in self.reward.modules():
             if isinstance(module, FeatureNoise):
                 noise = (cfg.feature_noise, cfg.feature_noise_units, cfg.feature_noise_draw)
                 module.attach(*noise, self.streams["noise"])
         self.steps_seen = 0
+
+    def execute(self, mode: Mode) -> None:
+        """How the reward's models learn from now on (`intrigue.execution`); to be said before the first batch."""
+        self.learner = Learner(self.reward, self.cfg, self.streams["reward"], (self.streams["noise"],), mode)
 
     def step(
         self,
@@ -142,13 +149,13 @@ class Curiosity(nn.Module):
         """The five steps above, on an encoded batch."""
         check_skill(self.skills, batch.skill)
         check_shapes(batch, self.spaces, self.skills.width if self.skills else 0)
-        prepared = self.prepare(batch)
-        with torch.no_grad():
+        with torch.no_grad(), exact_float32():
+            prepared = self.reward.encoded(self.prepare(batch))
             raw, parts = self.reward.score_parts(prepared)
             raw = raw.to(torch.float32) * batch.valid
         check_finite("the intrinsic reward", raw)
-        loss = self.learner.fit(self.reward, prepared, self.streams["reward"])
-        with torch.no_grad():
+        loss = self.learner.fit(prepared)
+        with torch.no_grad(), exact_float32():
             self.reward.observe(prepared, parts)
         if self.cfg.obs_moments == "running":
             self.obs_moments.observe(batch.next_obs[batch.valid])
@@ -251,43 +258,6 @@ class Curiosity(nn.Module):
         self.learner.load_state_dict(state_dict["learner"])
         self.streams.load_state_dict(state_dict["streams"])
         self.steps_seen = int(state_dict["steps_seen"])
-
-
-def check_shapes(batch: Transitions, spaces: Spaces, skill_width: int) -> None:
-    """Refuse a batch whose axes are not (T, N, ...) of these spaces, before anything learns from it."""
-    lead = tuple(batch.reward.shape)
-    wanted = {
-        "reward": lead,
-        "terminated": lead,
-        "truncated": lead,
-        "valid": lead,
-        "obs": (*lead, *spaces.obs.shape),
-        "next_obs": (*lead, *spaces.obs.shape),
-        "action": (*lead, *spaces.action.shape),
-        "skill": (*lead, skill_width),
-    }
-    wrong = [
-        f"{name} is {tuple(getattr(batch, name).shape)}, expected {shape}"
-        for name, shape in wanted.items()
-        if tuple(getattr(batch, name).shape) != shape
-    ]
-    if len(lead) != 2 or wrong:
-        raise ValueError(
-            f"a batch must be (T, N, ...) with time first: {'; '.join(wrong) or f'reward is {lead}'}. "
-            "Add the missing axis (T=1 for a single step, N=1 for a single environment)."
-        )
-
-
-def check_finite(name: str, values: Tensor) -> None:
-    """Stop at the first NaN or infinity, naming where it stands."""
-    wrong = ~torch.isfinite(values)
-    if bool(wrong.any()):
-        t, n = (int(i) for i in wrong.nonzero()[0][:2])
-        raise NonFiniteError(
-            f"{name} is not finite in {int(wrong.sum())} of {values.numel()} places, first at time {t}, "
-            f"environment {n}. Nothing was learned from this batch. Look at the observations and at losses/intrinsic "
-            "before it; a smaller --curiosity.learning-rate or --curiosity.obs-norm elementwise often helps."
-        )
 
 
 def _host(values: Any) -> Any:

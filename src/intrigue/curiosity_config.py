@@ -38,6 +38,7 @@ class CuriosityConfig:
     learning_rate: PositiveFloat = 1e-4  # Adam: Disagreement, RND and URLB all use 1e-4
     epochs: PositiveInt = 3  # passes over a rollout: Disagreement
     minibatches: PositiveInt = 8  # per pass: Disagreement
+    minibatch_of: Literal["rows", "environments"] = "rows"  # environments: whole ones of a rollout, as Disagreement
     feature_noise: NonNegativeFloat = 0.0  # σ of Gaussian noise on the reward's encodings: the paper's last test, 0.25
     feature_noise_units: Literal["absolute", "relative"] = "absolute"  # relative: times the encodings' own spread
     feature_noise_draw: Literal["shared", "member"] = "shared"  # one draw for all ensemble members, or one each

@@ -12,6 +12,7 @@ is blind to scale rewards short encodings, so its encoder must have a fixed leng
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Literal
 
 import torch
@@ -22,7 +23,7 @@ from intrigue.errors import ConfigError
 from intrigue.networks import Encoder, freeze, mlp
 from intrigue.noise import FeatureNoise
 from intrigue.spaces import ActionSpec, ObsSpec, Spaces
-from intrigue.types import Prepared, Transitions
+from intrigue.types import Encoded, Prepared, Transitions
 
 EncoderKind = Literal["random", "idf", "joint", "icm", "identity"]
 FeatureLength = Literal["layernorm", "raw", "unit"]
@@ -57,11 +58,24 @@ class StateFeatures(nn.Module):
             case "raw":
                 return torch.as_tensor(encoded)
 
+    def left(self, batch: Transitions) -> Tensor:
+        """φ(s), (T, N, D)."""
+        return batch.here if isinstance(batch, Encoded) else self.forward(batch.obs)
+
+    def encoded(self, batch: Prepared) -> Prepared:
+        """The batch with its encodings where they stay as they are while the bonus's models learn, else as it is."""
+        if self.kind != "random" or isinstance(batch, Encoded):
+            return batch
+        here, there = self.pair(batch)
+        held = {each.name: getattr(batch, each.name) for each in dataclasses.fields(Prepared)}
+        return Encoded(**held, here=here, there=there)
+
     def pair(self, batch: Transitions) -> tuple[Tensor, Tensor]:
         """φ(s) and φ(s'), each (T, N, D). A state reached and then left is convolved once where that saves time."""
+        if isinstance(batch, Encoded):
+            return batch.here, batch.there
         here = self.forward(batch.obs)
-        worthwhile = self.kind != "identity" and batch.obs.dim() == 5 and batch.obs.device.type == "cpu"
-        if not worthwhile or torch.is_grad_enabled():
+        if self.kind == "identity" or batch.obs.dim() != 5 or torch.is_grad_enabled():
             return here, self.forward(batch.next_obs)
         fresh = ~reached_then_left(batch)  # (T, N)
         if int(fresh.sum()) > fresh.numel() // 2:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 import torch
-from torch import Generator, nn
+from torch import Generator, Tensor
 
 from intrigue.curiosity_config import CuriosityConfig
-from intrigue.optim import descend, load_optimizer_state, optimizer_state
+from intrigue.execution import LossStep, Mode
+from intrigue.optim import load_optimizer_state, optimizer_state
 from intrigue.rewards.base import IntrinsicReward
 from intrigue.state import State
 from intrigue.types import Transitions
@@ -15,41 +18,83 @@ REFUSAL = (
     "the loss of the intrinsic reward is not finite; its optimiser was not stepped. "
     "Lower --curiosity.learning-rate or look at the observations."
 )
+ADAM_EPS = 1e-8  # torch's and TensorFlow's default, which Disagreement, RND and URLB leave alone
 
 
 class Learner:
-    """Minimises `reward.loss` over the rows of each batch."""
+    """Minimises `reward.loss` over the rows of each batch.
 
-    def __init__(self, reward: nn.Module, cfg: CuriosityConfig) -> None:
-        self.cfg = cfg
+    `rng` orders the rows and is what the loss draws from; `others` are further generators it may draw from.
+    """
+
+    def __init__(
+        self,
+        reward: IntrinsicReward,
+        cfg: CuriosityConfig,
+        rng: Generator,
+        others: Sequence[Generator] = (),
+        mode: Mode = "plain",
+    ) -> None:
+        self.cfg, self.reward, self.rng = cfg, reward, rng
         trained = [weight for weight in reward.parameters() if weight.requires_grad]
-        self.optimizer = torch.optim.Adam(trained, lr=cfg.learning_rate) if trained else None
+        # Only losses that never wait for the device can be captured; the others run as they are written.
+        mode = "plain" if mode == "graph" and not reward.capturable else mode
+        self._step = (
+            LossStep(
+                self._loss_of,
+                trained,
+                learning_rate=cfg.learning_rate,
+                eps=ADAM_EPS,
+                refusal=REFUSAL,
+                mode=mode,
+                generators=(rng, *others),
+            )
+            if trained
+            else None
+        )
+        self._kind: type[Transitions] = Transitions
 
-    def fit(self, reward: IntrinsicReward, batch: Transitions, rng: Generator) -> float:
+    def fit(self, batch: Transitions) -> float:
         """Mean loss over all minibatches; 0 for a reward without models."""
-        if self.optimizer is None:
+        if self._step is None:
             return 0.0
         losses = []
         for _ in range(self.cfg.epochs):
-            for part in self._parts(batch, rng):
-                loss = reward.loss(part, rng)
-                descend(self.optimizer, loss, REFUSAL)
-                losses.append(loss.detach())
+            for part in self._parts(batch):
+                self._kind = type(part)
+                losses.append(self._step(*part.tensors()))
+        self._step.check()
         return float(torch.stack(losses).mean()) if losses else 0.0
 
-    def _parts(self, batch: Transitions, rng: Generator) -> list[Transitions]:
-        """Shuffled valid rows, without time order."""
+    def _loss_of(self, *tensors: Tensor) -> tuple[Tensor, Tensor]:
+        loss = self.reward.loss(self._kind(*tensors), self.rng)
+        return loss, loss
+
+    def _parts(self, batch: Transitions) -> Iterator[Transitions]:
+        """Shuffled valid rows without time order, or the rows of shuffled environments."""
+        cfg, rng = self.cfg, self.rng
+        if cfg.minibatch_of == "environments":
+            order = torch.randperm(batch.valid.shape[1], generator=rng, device=rng.device)
+            order = order[: max(1, round(cfg.update_fraction * len(order)))]
+            every = bool(batch.valid.all())
+            index = torch.arange(batch.valid.numel(), device=rng.device).view(batch.valid.shape)
+            for envs in order.chunk(cfg.minibatches):
+                rows = index[:, envs].flatten()
+                yield batch.rows(rows if every else rows[batch.valid.flatten()[rows]])
+            return
         rows = batch.valid.flatten().nonzero().squeeze(-1)
         order = torch.randperm(rows.shape[0], generator=rng, device=rng.device)
-        order = order[: max(1, round(self.cfg.update_fraction * rows.shape[0]))]
-        chunks = order.chunk(self.cfg.minibatches)
-        return [batch.rows(rows[chunk]) for chunk in chunks if len(chunk)]
+        order = order[: max(1, round(cfg.update_fraction * rows.shape[0]))]
+        for chunk in order.chunk(cfg.minibatches):
+            if len(chunk):
+                yield batch.rows(rows[chunk])
 
     def state_dict(self) -> State:
         """The optimiser's moments."""
-        return optimizer_state(self.optimizer) if self.optimizer is not None else None
+        return optimizer_state(self._step.optimizer) if self._step is not None else None
 
     def load_state_dict(self, state: State) -> None:
         """Put back what `state_dict` gave."""
-        if self.optimizer is not None:
-            load_optimizer_state(self.optimizer, state)
+        if self._step is not None:
+            load_optimizer_state(self._step.optimizer, state)
+            self._step.exchanged()

@@ -41,6 +41,10 @@ class Transitions:
         """A new batch with some fields exchanged."""
         return dataclasses.replace(self, **changes)
 
+    def tensors(self) -> tuple[Tensor, ...]:
+        """All fields, in the order the class takes them."""
+        return tuple(getattr(self, each.name) for each in dataclasses.fields(self))
+
     def rows(self, index: Tensor) -> Transitions:
         """The chosen rows of the flattened batch, as (1, B, ...); for what needs no time order."""
         return Transitions(
@@ -57,6 +61,23 @@ class Prepared(Transitions):
 
     raw_obs: Tensor  # (T, N, *obs)
     raw_next_obs: Tensor  # (T, N, *obs)
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded(Prepared):
+    """A prepared batch with the encodings of a network that never learns: made once, read by score and every epoch."""
+
+    here: Tensor  # (T, N, D)  φ(s)
+    there: Tensor  # (T, N, D)  φ(s')
+
+    def rows(self, index: Tensor) -> Encoded:
+        """The chosen rows without their observations, which a loss over encodings never looks at."""
+        nothing = self.reward.new_empty(*self.reward.shape, 0)
+        taken = {
+            each.name: nothing if each.name.endswith("obs") else getattr(self, each.name)
+            for each in dataclasses.fields(self)
+        }
+        return Encoded(**{name: values.flatten(0, 1)[index].unsqueeze(0) for name, values in taken.items()})
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ def ppo(streams=("total",), **options):
     entry = AGENTS.get("ppo")
     agent = entry.cls(entry.config(hidden=4, minibatches=1, normalize_advantage=False, **options), SPACES, streams)
     # V(s) = s for every head, so that expected values can be read off the observations.
-    agent._value = lambda obs, skill: obs.float().expand(*obs.shape[:-1], len(streams))
+    agent.nets.value = lambda obs, skill: obs.float().expand(*obs.shape[:-1], len(streams))
     return agent
 
 

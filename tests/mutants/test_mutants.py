@@ -74,9 +74,8 @@ MUTANTS = {
     ),
     "curiosity learns before it scores": Mutant(
         "curiosity.py",
-        "        with torch.no_grad():\n            raw, parts =",
-        '        self.learner.fit(self.reward, prepared, self.streams["reward"])\n'
-        "        with torch.no_grad():\n            raw, parts =",
+        "            raw, parts =",
+        "            with torch.enable_grad():\n                self.learner.fit(prepared)\n            raw, parts =",
         "tests/unit/test_curiosity.py",
     ),
     "a stream ignores its seed": Mutant(

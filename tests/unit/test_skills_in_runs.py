@@ -56,7 +56,7 @@ def ppo_advantages(batch, extras, **options):
     spaces = Spaces(ObsSpec("vector", (1,)), ActionSpec("discrete", sizes=(2,)), skill=1)
     cfg = entry.config(hidden=4, minibatches=1, normalize_advantage=False, discount=0.5, gae_lambda=0.5, **options)
     agent = entry.cls(cfg, spaces, ("total",))
-    agent._value = lambda obs, skill: obs + 10 * skill
+    agent.nets.value = lambda obs, skill: obs + 10 * skill
     reward = torch.tensor([[1.0], [0.0], [2.0]])
     return agent.advantages(batch, [Stream("total", reward, 1.0)], extras)[0].squeeze(-1).tolist()
 

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Literal
 
 from torch import Generator, Tensor, nn
 
+from intrigue.execution import Mode
 from intrigue.spaces import Spaces
 from intrigue.state import State
 from intrigue.types import Acted, Extras, Metrics, Stream, Transitions
@@ -25,6 +26,8 @@ class Agent(nn.Module, abc.ABC):
     feed: ClassVar[Literal["rollout", "replay"]] = "rollout"
     takes_skills: ClassVar[bool] = False
     """Whether the policy heeds the skill it is handed; rewards with skills refuse agents that do not."""
+    two_streams: ClassVar[bool] = True
+    """Whether it can learn from two streams at once, each with its own value."""
     rollout_steps: int
     """Steps per environment between two updates."""
 
@@ -35,6 +38,14 @@ class Agent(nn.Module, abc.ABC):
     @abc.abstractmethod
     def act(self, obs: Tensor, skill: Tensor, *, explore: bool, rng: Generator) -> Acted:
         """Actions for observations (N, *obs) and skills (N, K), inside the action space's bounds; K is mostly 0."""
+
+    def execute(self, mode: Mode) -> None:
+        """How updates run from now on (`intrigue.execution`); said once, on the device the agent lives on."""
+        return
+
+    def warm_up(self, obs: Tensor) -> None:
+        """Look at observations (..., *obs) of the random steps before training; most agents need none."""
+        return
 
     @abc.abstractmethod
     def update(

@@ -24,7 +24,8 @@ class ActionHead(nn.Module):
     def __init__(self, spec: ActionSpec, width: int, gain: float, log_std: float) -> None:
         super().__init__()
         self.spec = spec
-        self.layer = init_orthogonal(nn.Linear(width, spec.width), gain)
+        self.layer = nn.Linear(width, spec.width)
+        init_orthogonal(self.layer, gain)
         continuous = spec.kind == "continuous"
         self.log_std = nn.Parameter(torch.full((spec.width,), log_std)) if continuous else None
         self.register_buffer("low", torch.tensor(spec.low), persistent=False)

@@ -18,17 +18,17 @@ Disagreement code; no value clipping.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, final
 
 import torch
-from torch import Generator, Tensor, nn
+from torch import Generator, Tensor
 
+from intrigue.agents.actor_critic import ActorCritic
 from intrigue.agents.base import Agent
-from intrigue.agents.heads import ActionHead
 from intrigue.agents.registry import register_agent
+from intrigue.execution import Captured, LossStep, Mode
 from intrigue.fields import (
     Discount,
     FiniteFloat,
@@ -38,9 +38,8 @@ from intrigue.fields import (
     PositiveFloat,
     PositiveInt,
 )
-from intrigue.networks import ConvTrunk, init_orthogonal, mlp
-from intrigue.normalize import RunningMoments
-from intrigue.optim import descend, load_optimizer_state, optimizer_state
+from intrigue.optim import load_optimizer_state, optimizer_state
+from intrigue.precision import fast_float32
 from intrigue.returns import gae
 from intrigue.spaces import Spaces
 from intrigue.state import State
@@ -68,11 +67,15 @@ class PPOConfig:
     int_ignore_done: bool = True  # the same for the intrinsic stream: RND true
     clip: PositiveFloat = 0.2  # ε: CleanRL; Disagreement and RND 0.1
     entropy_coef: NonNegativeFloat = 0.01  # CleanRL; Disagreement and RND 0.001
-    value_coef: NonNegativeFloat = 0.5  # CleanRL, Disagreement
+    value_coef: NonNegativeFloat = 0.5  # c_v, of half the squared error: CleanRL; Disagreement 1.0
     max_grad_norm: NonNegativeFloat = 0.5  # CleanRL; 0 is off, as Disagreement
     normalize_advantage: bool = True  # CleanRL, Disagreement; RND false
-    normalize_obs: bool = False  # running moments of the policy's input; helps unscaled vectors
-    trunk: Literal["nature", "dis"] = "nature"  # pixels: ReLU orthogonal, or Disagreement's leaky Glorot trunk
+    advantage_eps: PositiveFloat = 1e-8  # added to the spread of advantages: CleanRL; Disagreement 1e-7
+    adam_eps: PositiveFloat = 1e-5  # Adam's ε: CleanRL; Disagreement 1e-8
+    normalize_obs: bool = False  # the policy's input by its moments; helps unscaled vectors; Disagreement true
+    obs_moments: Literal["running", "warm-up"] = "running"  # warm-up: fixed after the random steps, as Disagreement
+    obs_norm: Literal["elementwise", "scalar"] = "elementwise"  # scalar: one spread for all elements, Disagreement
+    trunk: Literal["nature", "dis"] = "nature"  # pixels: the Nature network, or Disagreement's policy network
     hidden: PositiveInt = 128  # vectors: width of two tanh layers, policy and value apart; ours
     features: PositiveInt = 512  # pixels: width after the convolutions: Nature
     log_std: FiniteFloat = 0.0  # continuous: initial log standard deviation: CleanRL
@@ -98,48 +101,77 @@ class PPO(Agent):
         super().__init__(cfg, spaces, streams)
         self.cfg, self.stream_names = cfg, tuple(streams)
         self.rollout_steps = cfg.rollout_steps
-        self.pixels = spaces.obs.kind == "pixels"
-        self.policy_body: nn.Module
-        self.value_body: nn.Module
-        if self.pixels:
-            trunk = nn.Sequential(ConvTrunk(spaces.obs.shape, cfg.features, cfg.trunk), nn.ReLU())
-            self.policy_body = self.value_body = trunk
-            # A skill joins an image where the image has become features.
-            width = cfg.features + spaces.skill
-        else:
-            width = cfg.hidden
-            sizes = (spaces.obs.size + spaces.skill, width, width)
-            self.policy_body, self.value_body = (
-                nn.Sequential(init_orthogonal(mlp(sizes), math.sqrt(2)), nn.Tanh()) for _ in range(2)
-            )
-        self.head = ActionHead(spaces.action, width, gain=0.01, log_std=cfg.log_std)
-        self.value_head = init_orthogonal(nn.Linear(width, len(self.stream_names)), 1.0)
-        self.obs_moments = RunningMoments(spaces.obs.shape)
-        self.optimizer = torch.optim.Adam(self.parameters(), lr=cfg.learning_rate, eps=1e-5)  # eps: CleanRL
+        self.nets = ActorCritic(
+            spaces,
+            len(self.stream_names),
+            style=cfg.trunk,
+            hidden=cfg.hidden,
+            features=cfg.features,
+            log_std=cfg.log_std,
+            input_norm=cfg.obs_norm if cfg.normalize_obs else "none",
+        )
+        self._captured: dict[int, Captured] = {}
+        self.execute("plain")
 
-    @torch.no_grad()
+    def execute(self, mode: Mode) -> None:
+        """Steps of the optimiser, and on a GPU also acting, run as `mode` says."""
+        self.mode: Mode = mode
+        self._step = LossStep(
+            self._loss_of,
+            self.parameters(),
+            learning_rate=self.cfg.learning_rate,
+            eps=self.cfg.adam_eps,
+            refusal=REFUSAL,
+            mode=mode,
+            max_grad_norm=self.cfg.max_grad_norm,
+        )
+
+    def warm_up(self, obs: Tensor) -> None:
+        """Let observations of the random steps before training into the moments of the input."""
+        if self.cfg.normalize_obs:
+            self.nets.obs_moments.observe(obs)
+
     def act(self, obs: Tensor, skill: Tensor, *, explore: bool, rng: Generator) -> Acted:
         """Sampled (or most likely) actions, with their log-probabilities and the state's values."""
-        parameters, value = self._forward(obs, skill)
-        sample = self.head.sample(parameters, explore=explore, rng=rng)
-        noted = {"sample": sample, "log_prob": self.head.log_prob(parameters, sample), "value": value}
-        return Acted(self.head.action(sample), noted)
+        if self.mode == "graph" and explore:
+            if id(rng) not in self._captured:
+                self._captured[id(rng)] = Captured(lambda obs, skill: self._decide(obs, skill, True, rng), (rng,))
+            decided = tuple(each.clone() for each in self._captured[id(rng)](obs, skill))
+        else:
+            decided = self._decide(obs, skill, explore, rng)
+        action, sample, log_prob, value = decided
+        return Acted(action, {"sample": sample, "log_prob": log_prob, "value": value})
+
+    @torch.no_grad()
+    def _decide(self, obs: Tensor, skill: Tensor, explore: bool, rng: Generator) -> tuple[Tensor, ...]:
+        head = self.nets.head
+        with fast_float32():
+            parameters, value = self.nets(obs, skill)
+        sample = head.sample(parameters, explore=explore, rng=rng)
+        return head.action(sample), sample, head.log_prob(parameters, sample), value
 
     def update(
         self, batch: Transitions, streams: Sequence[Stream], extras: Extras, *, rng: Generator, step: int
     ) -> Metrics:
         """`epochs` passes of clipped steps over minibatches of whole environments."""
         rate = self._learning_rate(step)
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
+        self._step.set_learning_rate(rate)
         advantage, target = self.advantages(batch, streams, extras)
+        seen = (batch.obs, batch.skill, extras["sample"], extras["log_prob"], advantage, target)
+        whole = bool(batch.valid.all())
         parts = []
         for _ in range(self.cfg.epochs):
             order = torch.randperm(batch.reward.shape[1], generator=rng, device=rng.device)
             for envs in order.chunk(self.cfg.minibatches):
-                parts.append(self._minibatch(batch, extras, advantage, target, envs))
-        if self.cfg.normalize_obs:
-            self.obs_moments.observe(batch.obs[batch.valid])
+                chosen = (each.index_select(1, envs) for each in seen)  # (T, n, ...)
+                if whole:
+                    parts.append(self._step(*(each.flatten(0, 1) for each in chosen)))
+                else:
+                    rows = batch.valid[:, envs]
+                    parts.append(self._step(*(each[rows] for each in chosen)))
+        self._step.check()
+        if self.cfg.normalize_obs and self.cfg.obs_moments == "running":
+            self.nets.obs_moments.observe(batch.obs[batch.valid])
         names = ("policy_loss", "value_loss", "entropy", "approx_kl", "clipfrac")
         means = torch.stack(parts).mean(0).tolist()
         return {**{f"losses/{name}": value for name, value in zip(names, means, strict=True)},
@@ -149,12 +181,12 @@ class PPO(Agent):
     def advantages(self, batch: Transitions, streams: Sequence[Stream], extras: Extras) -> tuple[Tensor, Tensor]:
         """The policy's advantage (T, N) and every head's target (T, N, H), from the rewards given."""
         value = extras["value"]  # (T, N, H)
-        follow = torch.cat([value[1:], self._value(extras["last_obs"], extras["last_skill"]).unsqueeze(0)])
+        follow = torch.cat([value[1:], self.nets.value(extras["last_obs"], extras["last_skill"]).unsqueeze(0)])
         successor = follow.clone()
         switched = (torch.cat([batch.skill[1:], extras["last_skill"].unsqueeze(0)]) != batch.skill).any(-1)
         last = (torch.arange(value.shape[0], device=value.device) == value.shape[0] - 1).unsqueeze(-1)
         ended = batch.ended | switched | last
-        successor[ended] = self._value(batch.next_obs[ended], batch.skill[ended])
+        successor[ended] = self.nets.value(batch.next_obs[ended], batch.skill[ended])
         mixed, targets = torch.zeros_like(batch.reward), []
         for head, stream in enumerate(streams):
             endless = self.cfg.int_ignore_done if stream.name == "intrinsic" else self.cfg.ignore_done
@@ -172,46 +204,26 @@ class PPO(Agent):
             mixed = mixed + stream.weight * advantage
         if self.cfg.normalize_advantage:
             counted = mixed[batch.valid]
-            mixed = (mixed - counted.mean()) / (counted.std(unbiased=False) + 1e-8)
+            mixed = (mixed - counted.mean()) / (counted.std(unbiased=False) + self.cfg.advantage_eps)
         return mixed, torch.stack(targets, -1)
 
-    def _minibatch(self, batch: Transitions, extras: Extras, advantage: Tensor, target: Tensor, envs: Tensor) -> Tensor:
-        rows = batch.valid[:, envs]
-        gain = advantage[:, envs][rows]
-        parameters, value = self._forward(batch.obs[:, envs][rows], batch.skill[:, envs][rows])
-        log_ratio = self.head.log_prob(parameters, extras["sample"][:, envs][rows]) - extras["log_prob"][:, envs][rows]
+    def _loss_of(
+        self, obs: Tensor, skill: Tensor, sample: Tensor, old_log_prob: Tensor, gain: Tensor, target: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The loss of rows (B, ...), and what is logged of it."""
+        parameters, value = self.nets(obs, skill)
+        head = self.nets.head
+        log_ratio = head.log_prob(parameters, sample) - old_log_prob
         ratio = log_ratio.exp()
         clipped = ratio.clamp(1 - self.cfg.clip, 1 + self.cfg.clip)
         policy_loss = -torch.minimum(ratio * gain, clipped * gain).mean()
-        value_loss = 0.5 * (value - target[:, envs][rows]).square().mean(0).sum()
-        entropy = self.head.entropy(parameters).mean()
+        value_loss = 0.5 * (value - target).square().mean(0).sum()
+        entropy = head.entropy(parameters).mean()
         loss = policy_loss + self.cfg.value_coef * value_loss - self.cfg.entropy_coef * entropy
-        descend(self.optimizer, loss, REFUSAL, self.cfg.max_grad_norm)
         with torch.no_grad():
             kl = (ratio - 1 - log_ratio).mean()  # the low-variance estimate of Schulman's note on approximating KL
             outside = ((ratio - 1).abs() > self.cfg.clip).float().mean()
-            return torch.stack([policy_loss, value_loss, entropy, kl, outside])
-
-    def _forward(self, obs: Tensor, skill: Tensor) -> tuple[Tensor, Tensor]:
-        features = self._features(self.policy_body, obs, skill)
-        value_features = features if self.pixels else self._features(self.value_body, obs, skill)
-        return self.head(features), self.value_head(value_features)
-
-    def _value(self, obs: Tensor, skill: Tensor) -> Tensor:
-        value: Tensor = self.value_head(self._features(self.value_body, obs, skill))
-        return value
-
-    def _features(self, body: nn.Module, obs: Tensor, skill: Tensor) -> Tensor:
-        seen = self._input(obs)
-        if self.pixels:
-            return torch.cat([body(seen), skill], -1)
-        features: Tensor = body(torch.cat([seen, skill], -1))
-        return features
-
-    def _input(self, obs: Tensor) -> Tensor:
-        if self.cfg.normalize_obs:
-            return (obs.float() - self.obs_moments.mean.float()) / self.obs_moments.std().float()
-        return obs.float() / 255 if self.pixels else obs
+            return loss, torch.stack([policy_loss, value_loss, entropy, kl, outside])
 
     def _learning_rate(self, step: int) -> float:
         if self.cfg.anneal_steps == 0:
@@ -222,10 +234,11 @@ class PPO(Agent):
         """Networks, input moments, optimiser."""
         return {
             "modules": {name: value.detach().clone() for name, value in self.state_dict().items()},
-            "optimizer": optimizer_state(self.optimizer),
+            "optimizer": optimizer_state(self._step.optimizer),
         }
 
     def load_train_state(self, state: State) -> None:
         """Put back what `train_state` gave."""
         self.load_state_dict(state["modules"])
-        load_optimizer_state(self.optimizer, state["optimizer"])
+        load_optimizer_state(self._step.optimizer, state["optimizer"])
+        self._step.exchanged()

@@ -23,10 +23,11 @@ from intrigue.bench.interleaved import medians
 from intrigue.bench.memory import peak_bytes
 from intrigue.curiosity import Curiosity
 from intrigue.curiosity_config import CuriosityConfig
+from intrigue.precision import exact_float32
 from intrigue.rewards.registry import REWARDS
 from intrigue.rng import seeded_construction
 from intrigue.spaces import ActionSpec, ObsSpec, Spaces
-from intrigue.types import Stream, Transitions
+from intrigue.types import Parts, Prepared, Stream, Transitions
 
 SPACES = {
     "pixels": Spaces(ObsSpec("pixels", (4, 84, 84)), ActionSpec("discrete", sizes=(6,))),
@@ -64,16 +65,15 @@ def cost(name: str, space: str, batch: Transitions, rest: float, device: torch.d
         drawn = curiosity.skills.draw(batch.reward.numel(), curiosity.streams["skill"])
         batch = batch.replace(skill=drawn.unflatten(0, batch.reward.shape))
 
-    @torch.no_grad()
-    def score() -> None:
-        curiosity.reward.score_parts(curiosity.prepare(batch))
+    def score() -> tuple[Prepared, Parts]:
+        with torch.no_grad(), exact_float32():
+            prepared = curiosity.reward.encoded(curiosity.prepare(batch))
+            return prepared, curiosity.reward.score_parts(prepared)[1]
 
-    prepared = curiosity.prepare(batch)
-    with torch.no_grad():
-        parts = curiosity.reward.score_parts(prepared)[1]
+    prepared, parts = score()
 
     def learn() -> None:
-        curiosity.learner.fit(curiosity.reward, prepared, curiosity.streams["reward"])
+        curiosity.learner.fit(prepared)
         with torch.no_grad():
             curiosity.reward.observe(prepared, parts)
 

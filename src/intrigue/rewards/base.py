@@ -28,7 +28,7 @@ from torch import Generator, Tensor, nn
 from intrigue.noise import FeatureNoise
 from intrigue.skills import SkillSpec
 from intrigue.spaces import Spaces
-from intrigue.types import Parts, Transitions
+from intrigue.types import Parts, Prepared, Transitions
 
 
 class IntrinsicReward(nn.Module, abc.ABC):
@@ -41,6 +41,9 @@ class IntrinsicReward(nn.Module, abc.ABC):
 
     signed: bool = False
     """True: the bonus may be negative (log-ratios, projections)."""
+
+    capturable: bool = False
+    """True: `loss` never waits for the device and keeps its shapes, so that it can be captured in a CUDA graph."""
 
     reads: frozenset[str] = frozenset({"obs", "next_obs"})
     """Which observations are looked at; the others are not normalised, and are handed over empty."""
@@ -61,6 +64,10 @@ class IntrinsicReward(nn.Module, abc.ABC):
         """The skills a policy must be asked to follow under this reward; None for most rewards."""
         del cfg
         return None
+
+    def encoded(self, batch: Prepared) -> Prepared:
+        """The batch with what score, loss and observe share and learning does not change: frozen encodings, if any."""
+        return batch
 
     @abc.abstractmethod
     def score(self, batch: Transitions) -> Tensor:

@@ -43,7 +43,7 @@ from intrigue.plain_dynamics import PlainDynamics
 from intrigue.rewards.base import IntrinsicReward
 from intrigue.rewards.registry import register_reward
 from intrigue.spaces import Spaces
-from intrigue.types import Transitions
+from intrigue.types import Prepared, Transitions
 
 CITATION = """@inproceedings{pathak2017icm,
   title     = {Curiosity-driven Exploration by Self-supervised Prediction},
@@ -77,6 +77,8 @@ class ICMConfig:
 class ICM(IntrinsicReward):
     """Error of predicting the features of the state reached."""
 
+    capturable = True
+
     def __init__(self, cfg: ICMConfig, spaces: Spaces) -> None:
         super().__init__(cfg, spaces)
         self.cfg = cfg
@@ -102,6 +104,10 @@ class ICM(IntrinsicReward):
         if cfg.variant == "urlb" and spaces.obs.kind == "pixels":
             return "variant 'urlb' predicts the state itself and takes no images. Use variant 'official' or 'paper'."
         return None
+
+    def encoded(self, batch: Prepared) -> Prepared:
+        """Frozen encodings, made once for all epochs."""
+        return self.features.encoded(batch) if self.cfg.variant != "urlb" else batch
 
     def score(self, batch: Transitions) -> Tensor:
         """Prediction error on s', (T, N)."""

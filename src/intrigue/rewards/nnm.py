@@ -39,7 +39,7 @@ from intrigue.nuclear import Center, Gathered, nuclear_floor, nuclear_norm, nucl
 from intrigue.rewards.base import IntrinsicReward
 from intrigue.rewards.registry import register_reward
 from intrigue.spaces import Spaces
-from intrigue.types import Parts, Transitions
+from intrigue.types import Parts, Prepared, Transitions
 
 CITATION = """@article{chen2022nnm,
   title   = {Nuclear Norm Maximization Based Curiosity-Driven Learning},
@@ -74,6 +74,8 @@ class NuclearNormConfig:
 class NuclearNorm(IntrinsicReward):
     """Spread of n encodings, measured by the sum of their singular values."""
 
+    capturable = True
+
     def __init__(self, cfg: NuclearNormConfig, spaces: Spaces) -> None:
         super().__init__(cfg, spaces)
         self.cfg = cfg
@@ -87,13 +89,17 @@ class NuclearNorm(IntrinsicReward):
             self.models = ForwardModels(*sizes, hidden=cfg.hidden, blocks=cfg.blocks, keep=cfg.keep)
         self.memory = RingMemory(cfg.memory, width) if cfg.source == "knn" and cfg.memory else None
 
+    def encoded(self, batch: Prepared) -> Prepared:
+        """Frozen encodings, made once for all epochs."""
+        return self.features.encoded(batch) if self.models is not None else batch
+
     def score(self, batch: Transitions) -> Tensor:
         """The bonus of each transition, (T, N)."""
         rows: Tensor | Gathered
         center: Center
         if self.cfg.source == "ensemble":
             assert self.models is not None
-            rows, center = self.models(self.features(batch.obs), batch.action), "mean"  # (T, N, n, m)
+            rows, center = self.models(self.features.left(batch), batch.action), "mean"  # (T, N, n, m)
         else:
             reached = self.noise(self.features(getattr(batch, self.cfg.neighbours_of)))
             rows, center = self._neighbourhood(reached, batch.valid), "first"

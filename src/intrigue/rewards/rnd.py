@@ -73,6 +73,8 @@ class RNDConfig:
 class RND(IntrinsicReward):
     """Error of predicting a fixed random network."""
 
+    capturable = True
+
     def __init__(self, cfg: RNDConfig, spaces: Spaces) -> None:
         super().__init__(cfg, spaces)
         self.cfg = cfg

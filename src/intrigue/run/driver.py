@@ -10,12 +10,14 @@ import contextlib
 import importlib.metadata
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import torch
 
 from intrigue.config import RunConfig, flatten_json, resolve
 from intrigue.errors import CheckpointError, ConfigError, RunError
+from intrigue.execution import pick_mode
 from intrigue.plugins import plugin_files
 from intrigue.run import birth, checkpoint
 from intrigue.run.console import Console, printable
@@ -36,14 +38,18 @@ from intrigue.run.provenance import provenance
 from intrigue.run.result import Run
 from intrigue.run.signals import StopRequest
 from intrigue.training.build import Parts, build, pick_device
+from intrigue.training.replay import ReplayParts, replay
 from intrigue.training.rollout import rollout
+from intrigue.types import Progress
 
 DEFAULT_ROOT = Path("runs")
 
 
 def start(cfg: RunConfig, *, out: Path | None = None, quiet: bool = False) -> Run:
     """Train a new run to its last step."""
-    cfg = cfg.with_run(device=pick_device(cfg.run.device).type, threads=use_threads(cfg.run.threads))
+    device = pick_device(cfg.run.device)
+    mode = pick_mode(cfg.run.execution, device)
+    cfg = cfg.with_run(device=device.type, threads=use_threads(cfg.run.threads), execution=mode)
     with StopRequest() as stop, contextlib.ExitStack() as stack:
         origin = provenance(device=cfg.run.device, seed=cfg.run.seed, threads=cfg.run.threads, plugins=plugin_files())
         command = " ".join(sys.argv)
@@ -112,7 +118,9 @@ def use_threads(wanted: int) -> int:
     return torch.get_num_threads()
 
 
-def _drive(folder: RunFolder, parts: Parts, cfg: RunConfig, stop: StopRequest, quiet: bool, wall_seconds: float) -> Run:
+def _drive(
+    folder: RunFolder, parts: Parts | ReplayParts, cfg: RunConfig, stop: StopRequest, quiet: bool, wall_seconds: float
+) -> Run:
     began = time.monotonic() - wall_seconds
     pool = parts.collector.pool
     every = cfg.run.checkpoint_every
@@ -121,10 +129,11 @@ def _drive(folder: RunFolder, parts: Parts, cfg: RunConfig, stop: StopRequest, q
         contextlib.closing(Console(cfg.run.steps, quiet=quiet)) as console,
         contextlib.closing(Journal(folder, step, pool.frames_per_step)) as journal,
     ):
+        console.say(str(parts.footprint))
         for note in journal.notes:
             console.say(note)
         try:
-            for progress in rollout(parts, cfg.curiosity.warmup_steps):
+            for progress in loop(parts, cfg.curiosity.warmup_steps):
                 before, step = step, progress.step
                 seconds = time.monotonic() - began
                 shown = journal.note(progress, parts.collector.coverage(), seconds)
@@ -145,12 +154,17 @@ def _drive(folder: RunFolder, parts: Parts, cfg: RunConfig, stop: StopRequest, q
     return _finish(folder, cfg, step)
 
 
+def loop(parts: Parts | ReplayParts, warmup_steps: int) -> Iterator[Progress]:
+    """The training that goes with what the agent learns from."""
+    return replay(parts, warmup_steps) if isinstance(parts, ReplayParts) else rollout(parts, warmup_steps)
+
+
 def _finish(folder: RunFolder, cfg: RunConfig, step: int) -> Run:
     mark_done(folder, step, checkpoint.digest(folder.checkpoints))
     return Run(folder.path, cfg, step)
 
 
-def _save(folder: RunFolder, parts: Parts, cfg: RunConfig, wall_seconds: float) -> None:
+def _save(folder: RunFolder, parts: Parts | ReplayParts, cfg: RunConfig, wall_seconds: float) -> None:
     checkpoint.save(
         folder.checkpoints,
         parts.collector.step_count,

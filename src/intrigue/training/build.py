@@ -16,12 +16,18 @@ from intrigue.collect import Collector
 from intrigue.config import RunConfig
 from intrigue.curiosity import Curiosity
 from intrigue.envs.pool import Pool, make_pool
-from intrigue.errors import ConfigError
+from intrigue.errors import ConfigError, Problem
+from intrigue.execution import pick_mode
+from intrigue.footprint import Footprint, of_replay, of_rollout, refuse_too_large
 from intrigue.pairing import pair_problems
+from intrigue.replay.agent import ReplayAgent
+from intrigue.replay.collect import ReplayCollector
+from intrigue.replay.memory import Replay
 from intrigue.rng import Streams, seeded_construction
 from intrigue.skills import SkillCourse, SkillSpec
 from intrigue.spaces import Spaces
 from intrigue.state import State
+from intrigue.training.replay import ReplayParts
 
 
 @dataclass
@@ -33,6 +39,7 @@ class Parts:
     warm_up_agent: RandomAgent
     curiosity: Curiosity
     streams: Streams
+    footprint: Footprint
 
     def state_dict(self) -> State:
         """The whole training state."""
@@ -65,7 +72,7 @@ def pick_device(name: str) -> torch.device:
     return torch.device(name)
 
 
-def build(cfg: RunConfig, plugins: Sequence[Path] = ()) -> Parts:
+def build(cfg: RunConfig, plugins: Sequence[Path] = ()) -> Parts | ReplayParts:
     """All parts of a run, not yet started."""
     device = pick_device(cfg.run.device)
     pool = make_pool(cfg.env_id, cfg.env_options, cfg.pool, cfg.run.seed, plugins)
@@ -76,7 +83,7 @@ def build(cfg: RunConfig, plugins: Sequence[Path] = ()) -> Parts:
         raise
 
 
-def assemble(cfg: RunConfig, pool: Pool, device: torch.device) -> Parts:
+def assemble(cfg: RunConfig, pool: Pool, device: torch.device) -> Parts | ReplayParts:
     """The learning parts around a pool."""
     seed = cfg.run.seed
     names = ("extrinsic", "intrinsic") if cfg.curiosity.streams == "two" else ("total",)
@@ -87,16 +94,34 @@ def assemble(cfg: RunConfig, pool: Pool, device: torch.device) -> Parts:
     if wrong := pair_problems(cfg.reward_name, cfg.reward_options, cfg.agent_name, curiosity.reward):
         raise ConfigError(wrong)
     spaces = with_skills(pool.spaces, curiosity.skills)
+    agent_cfg = entry.config(**{**entry.defaults, **cfg.agent_options})
+    if issubclass(entry.cls, ReplayAgent) and (reason := entry.cls.refusal(agent_cfg, spaces)):
+        raise ConfigError([Problem("agent", f"{cfg.agent_name}: {reason}")])
     with seeded_construction(seed, f"init/agent/{cfg.agent_name}"):
-        agent = entry.cls(entry.config(**{**entry.defaults, **cfg.agent_options}), spaces, names).to(device)
+        agent = entry.cls(agent_cfg, spaces, names).to(device)
+    mode = pick_mode(cfg.run.execution, device)
+    agent.execute(mode)
+    curiosity.execute(mode)
     streams = Streams(seed, device)
     course = SkillCourse(curiosity.skills, pool.num_envs, streams["skill"])
+    warm_up_agent = RandomAgent(RandomConfig(agent.rollout_steps), spaces, names)
+    if isinstance(agent, ReplayAgent):
+        need = of_replay(agent.plan, spaces, pool.num_envs, pool.stack, device)
+        refuse_too_large([need])
+        kept = Replay(
+            agent.plan, spaces, pool.num_envs, stack=pool.stack, seed=seed, device=device, kept_on=need.device
+        )
+        return ReplayParts(ReplayCollector(pool, kept, course), agent, warm_up_agent, curiosity, streams, need)
+    reads = len(curiosity.reward.reads & {"obs", "next_obs"})
+    need = of_rollout(agent.rollout_steps, pool.num_envs, spaces, reads, device)
+    refuse_too_large([need])
     return Parts(
         collector=Collector(pool, agent.rollout_steps, device, course),
         agent=agent,
-        warm_up_agent=RandomAgent(RandomConfig(agent.rollout_steps), spaces, names),
+        warm_up_agent=warm_up_agent,
         curiosity=curiosity,
         streams=streams,
+        footprint=need,
     )
 
 

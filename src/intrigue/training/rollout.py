@@ -33,6 +33,7 @@ def _learn(parts: Parts, warming: bool, collect_seconds: float) -> Metrics:
     steps = batch.reward.numel()
     if warming:
         parts.curiosity.warm_up(batch.next_obs)
+        parts.agent.warm_up(batch.next_obs)
         return {"charts/SPS": steps / max(collect_seconds, 1e-9)}
     began = time.monotonic()
     rewards = parts.curiosity.step_batch(batch)

@@ -1,0 +1,194 @@
+"""How the hot parts of learning run: as written, compiled, or as the replay of CUDA graphs.
+
+    plain     eager torch; a loss that is not finite stops the run before its optimiser step
+    compile   the loss is compiled (torch.compile), the rest as plain
+    graph     on a GPU: loss, gradient and optimiser step are captured once per shape of input and replayed, without a
+              word between host and device; a step whose loss is not finite changes nothing (the fused optimiser is told
+              to skip it), and the run stops at the end of the update
+
+All three compute the same up to the order of floating-point sums; graph uses Adam's fused form. Captures are remade
+after a resume. Drawing during a capture moves nothing: generators are put back, and replays draw what plain would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Literal, TypeAlias, final
+
+import torch
+from torch import Generator, Tensor
+
+from intrigue.errors import NonFiniteError
+from intrigue.optim import descend
+from intrigue.precision import fast_float32
+
+Mode: TypeAlias = Literal["plain", "compile", "graph"]
+WARM_UPS = 3  # Calls before a capture, as torch's own recipe has: lazy libraries must have chosen their kernels.
+MOST_SHAPES = 4  # Shapes of input captured for one function; more would mean that shapes are not what repeats.
+
+
+def pick_mode(wanted: str, device: torch.device) -> Mode:
+    """`auto` resolved: graphs on a GPU, plain elsewhere; graphs need a GPU."""
+    if wanted == "auto":
+        return "graph" if device.type == "cuda" else "plain"
+    if wanted == "compile":
+        return "compile"
+    return "graph" if wanted == "graph" and device.type == "cuda" else "plain"
+
+
+@final
+class Captured:
+    """A function of tensors as CUDA graphs, one per shape of its inputs.
+
+    Its results are overwritten by the next call of the same shape. `changes` are the tensors the function writes to,
+    put back after the warm-up; `generators` those it draws from.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        generators: Sequence[Generator] = (),
+        changes: Callable[[], Iterable[Tensor]] = tuple,
+    ) -> None:
+        self._function, self._generators, self._changes = function, generators, changes
+        self._graphs: dict[tuple[Any, ...], tuple[torch.cuda.CUDAGraph, list[Tensor], Any]] = {}
+
+    def __call__(self, *inputs: Tensor) -> Any:
+        """What the function gives for these inputs."""
+        key = tuple((each.shape, each.dtype) for each in inputs)
+        if key not in self._graphs:
+            if len(self._graphs) >= MOST_SHAPES:
+                return self._function(*inputs)
+            self._graphs[key] = self._capture(inputs)
+        graph, fixed, out = self._graphs[key]
+        for held, given in zip(fixed, inputs, strict=True):
+            held.copy_(given, non_blocking=True)
+        graph.replay()
+        return out
+
+    def forget(self) -> None:
+        """Drop all captures: the tensors they work on have been exchanged."""
+        self._graphs.clear()
+
+    def _capture(self, inputs: Sequence[Tensor]) -> tuple[torch.cuda.CUDAGraph, list[Tensor], Any]:
+        fixed = [each.detach().clone() for each in inputs]
+        drawn = [each.get_state() for each in self._generators]
+        kept = [(each, each.detach().clone()) for each in self._changes()]
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(WARM_UPS):
+                self._function(*fixed)
+        torch.cuda.current_stream().wait_stream(side)
+        self._put_back(kept, drawn)
+        graph = torch.cuda.CUDAGraph()
+        for generator in self._generators:
+            graph.register_generator_state(generator)
+        with torch.cuda.graph(graph):
+            out = self._function(*fixed)
+        self._put_back(kept, drawn)
+        return graph, fixed, out
+
+    def _put_back(self, kept: Sequence[tuple[Tensor, Tensor]], drawn: Sequence[Tensor]) -> None:
+        with torch.no_grad():
+            for tensor, before in kept:
+                tensor.copy_(before)
+        for generator, state in zip(self._generators, drawn, strict=True):
+            generator.set_state(state)
+
+
+@final
+class LossStep:
+    """One guarded optimiser step per call, on the loss of some tensors.
+
+    `loss_of(*tensors)` gives the loss, and what to note of it as one tensor (the loss itself, if nothing else).
+    """
+
+    def __init__(
+        self,
+        loss_of: Callable[..., tuple[Tensor, Tensor]],
+        parameters: Iterable[torch.nn.Parameter],
+        *,
+        learning_rate: float,
+        eps: float,
+        refusal: str,
+        mode: Mode,
+        max_grad_norm: float = 0.0,
+        generators: Sequence[Generator] = (),
+    ) -> None:
+        self.mode: Mode = mode
+        self._loss_of = torch.compile(loss_of) if mode == "compile" else loss_of
+        self._parameters = list(parameters)
+        self._refusal, self._max_grad_norm = refusal, max_grad_norm
+        graph = mode == "graph"
+        device = self._parameters[0].device
+        rate: Any = torch.tensor(learning_rate, device=device) if graph else learning_rate
+        self.optimizer = torch.optim.Adam(
+            self._parameters, lr=rate, eps=eps, fused=True if graph else None, capturable=graph
+        )
+        self._captured = Captured(self._whole_step, generators, self._changed) if graph else None
+        if graph:
+            _prime(self.optimizer)
+            self._refused = torch.zeros((), device=device)  # how many steps were skipped since the last look
+            # What a fused optimiser looks at before it changes anything; torch's gradient scaler sets the same.
+            self._skip = torch.zeros((), device=device)
+            vars(self.optimizer)["found_inf"] = self._skip
+
+    def set_learning_rate(self, rate: float) -> None:
+        """The rate of the steps to come."""
+        for group in self.optimizer.param_groups:
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(rate)
+            else:
+                group["lr"] = rate
+
+    def __call__(self, *inputs: Tensor) -> Tensor:
+        """One step; what was noted."""
+        if self._captured is not None:
+            noted: Tensor = self._captured(*inputs)
+            return noted.clone()
+        with fast_float32():
+            loss, noted = self._loss_of(*inputs)
+            descend(self.optimizer, loss, self._refusal, self._max_grad_norm)
+        return noted.detach()
+
+    def check(self) -> None:
+        """Stop if a step since the last look was refused; plain steps say so themselves."""
+        if self._captured is not None and float(self._refused) > 0:
+            self._refused.zero_()
+            raise NonFiniteError(self._refusal)
+
+    def exchanged(self) -> None:
+        """To be called when the optimiser's state was loaded: captures hold the tensors that were there before."""
+        if self._captured is not None:
+            self._captured.forget()
+
+    def _whole_step(self, *inputs: Tensor) -> Tensor:
+        with fast_float32():
+            self.optimizer.zero_grad(set_to_none=True)
+            loss, noted = self._loss_of(*inputs)
+            loss.backward()
+            if self._max_grad_norm:
+                torch.nn.utils.clip_grad_norm_(self._parameters, self._max_grad_norm, foreach=True)
+            bad = (~torch.isfinite(loss.detach())).to(self._refused)
+            self._refused.add_(bad)
+            self._skip.copy_(bad)
+            self.optimizer.step()
+        return noted.detach()
+
+    def _changed(self) -> Iterable[Tensor]:
+        yield self._refused
+        yield from self._parameters
+        for moments in self.optimizer.state.values():
+            yield from moments.values()
+
+
+def _prime(optimizer: torch.optim.Adam) -> None:
+    """Adam's moments before its first step, which it would otherwise make within the capture."""
+    for group in optimizer.param_groups:
+        for weight in group["params"]:
+            optimizer.state[weight] = {
+                "step": torch.zeros((), device=weight.device),
+                "exp_avg": torch.zeros_like(weight, memory_format=torch.preserve_format),
+                "exp_avg_sq": torch.zeros_like(weight, memory_format=torch.preserve_format),
+            }
