@@ -18,6 +18,32 @@ if TYPE_CHECKING:
     from intrigue.rewards.base import IntrinsicReward
 
 
+# Of curiosity, where nothing else was asked for and the agent learns from replay. A batch drawn from all times has no
+# order whose returns could be followed; each is learned from once, as a whole, as in URLB.
+REPLAY_CURIOSITY = {"scale": "value", "epochs": 1, "minibatches": 1}
+SCALES_IN_ORDER = ("return", "total")
+
+
+def replays(agent: str) -> bool:
+    """Whether this agent learns from replay; imports it only if its source gives a reason to."""
+    return "feed" in AGENTS.declaration(agent).members and AGENTS.get(agent).cls.feed == "replay"
+
+
+def replay_problems(agent: str, curiosity: Mapping[str, Any]) -> list[Problem]:
+    """What of these settings of curiosity cannot be had with an agent that learns from replay."""
+    problems = []
+    if curiosity["scale"] in SCALES_IN_ORDER:
+        text = (
+            f"{curiosity['scale']!r} follows the returns of each environment through time, which the replay of agent "
+            f"{agent!r} does not keep. Use --curiosity.scale value, its default with {agent!r}, or none."
+        )
+        problems.append(Problem("curiosity.scale", text))
+    if curiosity["streams"] == "two" and not AGENTS.get(agent).cls.two_streams:
+        text = f"{agent!r} has one value for each action, not one for each stream. Use 'one', or --agent ppo."
+        problems.append(Problem("curiosity.streams", f"'two', but {text}"))
+    return problems
+
+
 def doubtful(reward: str, reward_options: Mapping[str, Any], agent: str) -> bool:
     """Whether this pair's sources give a reason to ask the classes."""
     asks = {member for name in parts_of(reward, reward_options) for member in REWARDS.declaration(name).members}
