@@ -42,9 +42,7 @@ MUTANTS = {
         "tests/unit/test_normalize.py",
     ),
     "next_obs crosses a reset": Mutant(
-        "collect.py",
-        '= now.next_obs, now.valid',
-        '= now.obs, now.valid',
+        "sight.py", "self._fetch(rows, step.next_obs)", "self._fetch(rows, step.obs)",
         "tests/unit/test_collect.py",
     ),
     "truncation is taken for termination": Mutant(

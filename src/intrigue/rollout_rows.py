@@ -1,0 +1,84 @@
+"""The rows of one rollout, filled group by group: observations on the device, the numbers beside them on the host."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from intrigue.envs.pool import PoolStep
+from intrigue.spaces import Array, Spaces
+from intrigue.state import State
+from intrigue.types import Extras, Transitions
+
+
+@final
+class RolloutRows:
+    """Room for T steps of N environments. Made anew for every rollout, so that a batch handed out is never changed."""
+
+    def __init__(self, time: int, num_envs: int, spaces: Spaces, skill_width: int, device: torch.device) -> None:
+        self._lead, self._device = (time, num_envs), device
+        action, kind = spaces.action, torch.from_numpy(np.zeros(0, spaces.obs.dtype)).dtype
+        obs = (*self._lead, *spaces.obs.shape)
+        self._tensors = {
+            "obs": torch.empty(obs, dtype=kind, device=device),
+            "next_obs": torch.empty(obs, dtype=kind, device=device),
+            "skill": torch.zeros((*self._lead, skill_width), device=device),
+        }
+        self._arrays: dict[str, np.ndarray[Any, Any]] = {
+            "action": np.zeros((*self._lead, *action.shape), action.dtype),
+            "reward": np.zeros(self._lead, np.float32),
+            "terminated": np.zeros(self._lead, bool),
+            "truncated": np.zeros(self._lead, bool),
+            "valid": np.ones(self._lead, bool),
+        }
+        self._noted: dict[str, Tensor] = {}
+
+    def acted(self, t: int, rows: slice, obs: Tensor, skill: Tensor, action: Array, extras: Extras) -> None:
+        """What some environments were shown and asked to do at time t."""
+        self._tensors["obs"][t, rows], self._tensors["skill"][t, rows] = obs, skill
+        self._arrays["action"][t, rows] = action
+        for name, values in extras.items():
+            if name not in self._noted:
+                self._noted[name] = torch.zeros(
+                    (*self._lead, *values.shape[1:]), dtype=values.dtype, device=values.device
+                )
+            self._noted[name][t, rows] = values
+
+    def followed(self, t: int, rows: slice, next_obs: Tensor, step: PoolStep) -> None:
+        """What came of it."""
+        self._tensors["next_obs"][t, rows] = next_obs
+        for name in ("reward", "terminated", "truncated", "valid"):
+            self._arrays[name][t, rows] = getattr(step, name)
+
+    def cut(self, t: int) -> None:
+        """The environments were begun anew after time t: episodes that had not ended are cut off there."""
+        self._arrays["truncated"][t] |= ~self._arrays["terminated"][t]
+
+    def batch(self) -> tuple[Transitions, Extras]:
+        """All of it, and what the agent noted."""
+        uploaded = {name: torch.tensor(array, device=self._device) for name, array in self._arrays.items()}
+        return Transitions(**self._tensors, **uploaded), self._noted
+
+    def state_dict(self, count: int) -> State:
+        """The first `count` rows."""
+        if not count:
+            return {"tensors": {}, "arrays": {}, "noted": {}}
+        return {
+            "tensors": {name: tensor[:count].clone() for name, tensor in self._tensors.items()},
+            "arrays": {name: array[:count].copy() for name, array in self._arrays.items()},
+            "noted": {name: tensor[:count].clone() for name, tensor in self._noted.items()},
+        }
+
+    def load_state_dict(self, state: State) -> None:
+        """Put back what `state_dict` gave."""
+        for name, tensor in state["tensors"].items():
+            self._tensors[name][: len(tensor)] = tensor.to(self._device)
+        for name, array in state["arrays"].items():
+            self._arrays[name][: len(array)] = array
+        for name, tensor in state["noted"].items():
+            whole = torch.zeros((self._lead[0], *tensor.shape[1:]), dtype=tensor.dtype, device=self._device)
+            whole[: len(tensor)] = tensor.to(self._device)
+            self._noted[name] = whole
