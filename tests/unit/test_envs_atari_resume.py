@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from conftest import TINY
+from conftest import TINY, same_state
 from intrigue.cli import main
 from intrigue.config import resolve
 from intrigue.envs.atari_emulator import MARK_EVERY, NO_STATE, SAME_START, Emulator
@@ -71,6 +71,19 @@ def test_a_restored_game_goes_on_exactly_from_the_first_frame(game: str) -> None
 
 def test_lives_and_noop_starts_come_back_too() -> None:
     assert_goes_on_exactly("Breakout", (30, 130), 150, "dqn")
+
+
+@pytest.mark.parametrize("game", ["Breakout", "Assault", "Qbert"])
+def test_what_is_saved_does_not_tell_where_it_was_restored(game: str) -> None:
+    """Marks fall on the same frames, whatever a step's number of frames and however often the game began anew."""
+    one = make_env(f"atari/{game}", {"max_episode_steps": 21})
+    actions = np.random.default_rng(5).integers(one.info.action_space.n, size=300)
+    one.reset(3)
+    for point in range(30, 300, 45):
+        two = make_env(f"atari/{game}", {"max_episode_steps": 21})
+        two.restore(from_bytes(to_bytes(one.snapshot())))
+        assert step_on(one, actions[point - 30 : point + 15]) == step_on(two, actions[point - 30 : point + 15])
+        assert same_state(one.snapshot(), two.snapshot()), point
 
 
 @pytest.mark.slow

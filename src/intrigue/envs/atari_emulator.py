@@ -59,6 +59,7 @@ class Emulator:
         self._base: ALEState | None
         self._mark: ALEState | None
         self._keeps_start = rom_id in SAME_START
+        self._marks = rom_id not in NO_STATE
         ALEInterface.setLoggerMode(LoggerMode.Error)
         self._load()
         self.minimal_actions = [each.value for each in self._ale.getMinimalActionSet()]
@@ -79,19 +80,18 @@ class Emulator:
 
     def play(self, actions: list[int]) -> tuple[float, bool]:
         """Show these actions to the game, one frame each, until it is over; the score gained, and whether it is."""
-        ale, score, over, played = self._ale, 0, False, 0
+        ale, score = self._ale, 0
         for action in actions:
             score += ale.act(action)
             self.older, self.newer = self.newer, self.older
             ale.getScreen(self.newer)
-            played += 1
+            self._log.append(action)
+            # Frame by frame, as `restore` plays: what is saved must not tell where a run was taken up again.
+            if len(self._log) >= MARK_EVERY and self._marks:
+                self._set_mark()
             if ale.game_over():
-                over = True
-                break
-        self._log += bytes(actions[:played])
-        if len(self._log) >= MARK_EVERY and self._rom_id not in NO_STATE:
-            self._set_mark()
-        return float(score), over
+                return float(score), True
+        return float(score), False
 
     @property
     def lives(self) -> int:
