@@ -56,7 +56,7 @@ class DmcConfig:
 class DeepMindControl(Env):
     """One task. dm_control is imported when it is built, so that names can be checked without it."""
 
-    examples = ("walker_run", "walker", "quadruped_jump", "jaco_reach_top_left", "point_mass_hard")
+    examples = ("walker_run", "walker", "point_mass_hard")
 
     def __init__(self, cfg: DmcConfig, name: str, render: bool = False) -> None:
         self._cfg = cfg

@@ -48,6 +48,7 @@ class Camera:
         mujoco.mjv_updateScene(
             model, data, self._option, None, self._view, int(mujoco.mjtCatBit.mjCAT_ALL), self._scene
         )
+        mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, self._drawing)  # Another camera's may be bound.
         mujoco.mjr_render(self._rect, self._scene, self._drawing)
         image = np.empty((self._height, self._width, 3), np.uint8)
         mujoco.mjr_readPixels(image, None, self._rect, self._drawing)
@@ -75,7 +76,6 @@ class Camera:
         named = isinstance(self._camera, str)
         self._view.fixedcamid = mujoco.mj_name2id(model, kind, self._camera) if named else self._camera
         self._drawing = mujoco.MjrContext(model, mujoco.mjtFontScale.mjFONTSCALE_100)
-        mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, self._drawing)
 
 
 _CAMERAS: weakref.WeakSet[Camera] = weakref.WeakSet()
@@ -84,6 +84,7 @@ _CAMERAS: weakref.WeakSet[Camera] = weakref.WeakSet()
 @functools.cache
 def _context() -> Any:
     backend = choose_backend()
+    _load_triton_first()
     try:
         context = importlib.import_module(f"mujoco.{backend}").GLContext(1, 1)
         context.make_current()
@@ -91,6 +92,13 @@ def _context() -> Any:
         raise ConfigError(_no_gl(f"{backend} fails: {type(error).__name__}: {error}")) from error
     atexit.register(_close_all, context)
     return context
+
+
+def _load_triton_first() -> None:
+    """Triton and Mesa's software renderer each bring an LLVM, and the process crashes if Triton's comes second."""
+    if "torch" in sys.modules:
+        with contextlib.suppress(ImportError):
+            importlib.import_module("triton")
 
 
 def choose_backend() -> str:

@@ -18,6 +18,7 @@ import mujoco
 import numpy as np
 
 from intrigue.envs.dmc_tasks import random_of
+from intrigue.errors import RunError
 from intrigue.spaces import Array
 from intrigue.state import State
 
@@ -31,13 +32,10 @@ MODEL_FIELDS = (
 
 def save_env(env: Any) -> State:
     """The environment as a tree of arrays and plain values."""
-    model, data = env.physics.model.ptr, env.physics.data.ptr
-    physics = np.empty(mujoco.mj_stateSize(model, SPEC))
-    mujoco.mj_getState(model, data, physics, SPEC)
-    fields = {name: np.array(getattr(model, name)) for name in MODEL_FIELDS}
+    model = env.physics.model.ptr
     return {
-        "physics": physics,
-        "model": {name: field for name, field in fields.items() if field.size},
+        "physics": _integration_state(env),
+        "model": {name: np.array(getattr(model, name)) for name in MODEL_FIELDS if _can_change(model, name)},
         "task": {name: value for name, value in vars(env.task).items() if _is_number(value)},
         "random": _save_random(random_of(env)),
     }
@@ -53,7 +51,26 @@ def load_env(env: Any, state: State) -> None:
         setattr(env.task, name, value)
     mujoco.mj_setState(model, data, np.asarray(state["physics"], np.float64), SPEC)
     mujoco.mj_step1(model, data)
+    if not np.array_equal(_integration_state(env), state["physics"]):
+        # MuJoCo starts anew by itself where a number is impossible.
+        raise RunError(
+            "the saved state of the simulation did not come back as it was: a number in it is not finite or too large. "
+            "Resume from an earlier checkpoint, or start a new run."
+        )
     _load_random(random_of(env), state["random"])
+
+
+def _integration_state(env: Any) -> Array:
+    model, data = env.physics.model.ptr, env.physics.data.ptr
+    state = np.empty(mujoco.mj_stateSize(model, SPEC))
+    mujoco.mj_getState(model, data, state, SPEC)
+    return state
+
+
+def _can_change(model: Any, name: str) -> bool:
+    if name == "hfield_data":  # Large, and in quadruped's model also where there is no terrain.
+        return bool((model.geom_type == mujoco.mjtGeom.mjGEOM_HFIELD).any())
+    return bool(getattr(model, name).size)
 
 
 def _is_number(value: object) -> bool:

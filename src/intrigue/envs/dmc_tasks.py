@@ -1,9 +1,9 @@
-"""dm_control's environment of a task: the suite's own, and URLB's eight that the suite does not have.
+"""dm_control's environment of a task: the suite's own, and URLB's seven that the suite does not have.
 
     walker_flip       stand · (5 tol(L; >= 5, margin 5, linear, 0 there) + 1) / 6      L: angular momentum about y
     quadruped_stand   upright
     quadruped_jump    upright · tol(z; >= 1, margin 1, linear, 1/2 there)              z: height of the centre of mass
-    jaco_reach_*      tol(|tool centre - brick|; <= 0.05, margin 0.05, gaussian)       four places of the brick
+    jaco_reach_*      `dmc_reach`
 
     stand = (3 tol(height; >= 1.2, margin 0.6, gaussian) + (1 + zz) / 2) / 4,   zz: the torso's z axis along the world's
     upright = tol(zz; >= 1, margin 2, linear, 0 there)
@@ -15,20 +15,20 @@ Importing this file imports dm_control, so others reach it through `dmc_import`.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import math
-from collections.abc import Callable
-from typing import Any, NamedTuple, final
+from collections.abc import Callable, Iterator
+from typing import Any, final
 
 import numpy as np
-from dm_control import composer, suite
-from dm_control.entities import props
-from dm_control.manipulation import reach
-from dm_control.manipulation.shared import arenas, constants, observations, robots, workspaces
+from absl import logging
+from dm_control import suite
 from dm_control.rl import control
 from dm_control.suite import common, quadruped, walker
 from dm_control.utils import rewards
 
+from intrigue.envs.dmc_reach import REACH_SECONDS, make_reach
 from intrigue.errors import ConfigError
 
 WALKER_SECONDS, WALKER_TIMESTEP = 25, 0.025  # the suite's
@@ -36,15 +36,6 @@ SPIN_MOMENTUM = 5.0  # kg m²/s, URLB
 QUADRUPED_SECONDS, QUADRUPED_TIMESTEP = 20, 0.02  # the suite's
 WALK_SPEED = 0.5  # m/s, the suite's; with it the floor is as far as one can walk in an episode
 JUMP_HEIGHT = 1.0  # m, URLB
-REACH_SECONDS = 10  # URLB
-BRICK_Z = 0.001  # m, dm_control's: just off the table, from where the brick settles
-BRICK_AT = {
-    "reach_top_left": (-0.09, 0.09),
-    "reach_top_right": (0.09, 0.09),
-    "reach_bottom_left": (-0.09, -0.09),
-    "reach_bottom_right": (0.09, -0.09),
-}  # m, URLB
-TOOL_BOX = workspaces.BoundingBox(lower=(-0.1, -0.1, 0.2), upper=(0.1, 0.1, 0.4))  # where the tool centre starts
 
 
 @final
@@ -88,20 +79,13 @@ class Unwatched(quadruped.Physics):
     contexts = None
 
 
-class ReachWorkspace(NamedTuple):
-    """What dm_control's reaching task asks to know of the table."""
-
-    target_bbox: Any
-    tcp_bbox: Any
-    arm_offset: Any
-
-
 def make_dm_env(domain: str, task: str, seed: int, limited: bool = True) -> Any:
     """The dm_env environment of a task; without its time limit if not `limited`."""
     if domain == "jaco":
-        return _reach(task, seed, REACH_SECONDS if limited else math.inf)
+        return make_reach(task, seed, REACH_SECONDS if limited else math.inf)
     build = OUR_OWN.get((domain, task)) or _of_suite(domain, task)
-    return build(random=seed) if limited else build(random=seed, time_limit=math.inf)
+    with _errors_only():
+        return build(random=seed) if limited else build(random=seed, time_limit=math.inf)
 
 
 def episode_seconds(domain: str, task: str) -> float:
@@ -155,21 +139,15 @@ def _quadruped(task: Any, time_limit: float) -> Any:
     return control.Environment(physics, task, time_limit=time_limit, control_timestep=QUADRUPED_TIMESTEP)
 
 
-def _reach(task: str, seed: int, time_limit: float) -> Any:
-    """dm_control's reaching task with the brick always in one place, turned at random, and settled."""
-    corner = (*BRICK_AT[task], BRICK_Z)
-    told = observations.PERFECT_FEATURES
-    reaching = reach.Reach(
-        arena=arenas.Standard(),
-        arm=robots.make_arm(obs_settings=told),
-        hand=robots.make_hand(obs_settings=told),
-        prop=props.Duplo(observable_options=observations.make_options(told, observations.FREEPROP_OBSERVABLES)),
-        obs_settings=told,
-        workspace=ReachWorkspace(workspaces.BoundingBox(corner, corner), TOOL_BOX, robots.ARM_OFFSET),
-        control_timestep=constants.CONTROL_TIMESTEP,
-    )
-    # Compiling anew for each episode would give the same model: the studs of this brick do not vary. It takes 70 ms.
-    return composer.Environment(reaching, time_limit=time_limit, random_state=seed, recompile_mjcf_every_episode=False)
+@contextlib.contextmanager
+def _errors_only() -> Iterator[None]:
+    """Silence for what MuJoCo finds old-fashioned in the suite's models, which nobody here can change."""
+    before = logging.get_verbosity()
+    logging.set_verbosity(logging.ERROR)
+    try:
+        yield
+    finally:
+        logging.set_verbosity(before)
 
 
 def _at_least(value: float, bound: float, margin: float, value_at_margin: float) -> float:
