@@ -118,7 +118,7 @@ def test_list_names_everything(run):
             "smm",
         ],
         "agents": ["ppo", "random"],
-        "envs": ["atari", "chain", "gym", "noisy-tv", "rooms"],
+        "envs": ["atari", "chain", "dmc", "gym", "noisy-tv", "rooms"],
         "presets": [
             "disagreement-atari",
             "disagreement-atari-int-ext",

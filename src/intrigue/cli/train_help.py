@@ -20,7 +20,8 @@ USAGE = """usage: intrigue train [ENV] [options] [--section.field VALUE ...]
 
 Train a curious agent and keep the run in a folder.
 
-  ENV                     rooms (default), chain, noisy-tv, atari/<Game>, gym/<id>; see `intrigue list envs`
+  ENV                     rooms (default), chain, noisy-tv, atari/<Game>, dmc/<domain>_<task>, gym/<id>;
+                          see `intrigue list envs`
   --preset NAME           start from a named configuration; see `intrigue list presets`
   --reward NAME           the bonus: a name, path/to/file.py:Class, or an expression of names such as
                           "0.5*nnm + rnd"; see `intrigue list rewards`
