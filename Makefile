@@ -4,10 +4,10 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 JOBS ?= 2
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types docs test-slow test-gpu forms rewards bench-peers clean
+.PHONY: help run test lint types docs test-slow test-gpu forms rewards bench-peers bench-sb3 clean
 
 help:  ## list the targets
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
+	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
 
 $(VENV)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -47,5 +47,15 @@ bench-peers: $(VENV)/.ready  ## our scoring speed beside RLeXplore's, in one pro
 	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps rllte-core==1.0.1 termcolor nvidia-ml-py
 	$(BIN)/python benchmarks/peers.py --json results/peers-cpu.json
 
+# In a folder of its own, so that nothing it needs changes what we are tested with; torch and gymnasium are ours.
+SB3 := .sb3
+$(SB3)/.ready: $(VENV)/.ready
+	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --upgrade --target $(SB3) \
+		stable-baselines3==2.9.2 pandas==3.1.1 opencv-python-headless==5.0.0.93
+	touch $@
+
+bench-sb3: $(SB3)/.ready  ## our PPO's speed on Atari beside Stable-Baselines3's, in turns (about 5 minutes)
+	PYTHONPATH=$(SB3) $(BIN)/python benchmarks/sb3_atari.py --json results/sb3-cpu.json
+
 clean:  ## remove what the targets made, runs excepted
-	rm -rf $(VENV) site .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(SB3) site .mypy_cache .pytest_cache .ruff_cache .hypothesis
