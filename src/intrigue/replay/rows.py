@@ -28,6 +28,7 @@ from torch import Tensor
 from intrigue.spaces import Array, Spaces
 
 CHUNKS = 128  # ours: a checkpoint rewrites at most one chunk's rows, and a full replay is forgotten in steps of 1 %
+LEAST_ROWS = 64  # ours, in a chunk: a small replay is not worth a hundred files
 LINKS: dict[str, tuple[tuple[int, ...], torch.dtype]] = {
     "back": ((), torch.int32),
     "ahead": ((), torch.int32),
@@ -59,7 +60,7 @@ def row_bytes(layout: Layout) -> int:
 
 def ring_shape(capacity: int) -> tuple[int, int]:
     """(chunks, rows in each) of a ring that always remembers at least `capacity` rows."""
-    chunk = -(-capacity // CHUNKS)
+    chunk = max(-(-capacity // CHUNKS), min(capacity, LEAST_ROWS))
     return -(-capacity // chunk) + 1, chunk
 
 

@@ -18,6 +18,7 @@ from intrigue.run import disk
 
 TEMPORARY_PREFIX = ".tmp-"
 TRASH_PREFIX = ".trash-"
+DAMAGED_PREFIX = ".damaged-"
 
 
 def temporary_beside(path: Path) -> Path:
@@ -47,8 +48,7 @@ def write_file(path: Path, content: bytes) -> None:
             write_new(temporary, content)
             disk.rename(temporary, path)
         except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
+            discard_file(temporary)
             raise
         disk.flush_folder(path.parent)
 
@@ -78,6 +78,21 @@ def remove_folder(path: Path) -> None:
         disk.rename(path, trash)
         disk.flush_folder(path.parent)
         _delete_tree(trash)
+
+
+def set_aside(path: Path) -> Path:
+    """The new place of something damaged: out of the way under a name no loader looks at, kept to be looked at."""
+    aside = path.with_name(f"{DAMAGED_PREFIX}{path.name}-{uuid.uuid4().hex[:8]}")
+    with disk.storage(path):
+        disk.rename(path, aside)
+        disk.flush_folder(path.parent)
+    return aside
+
+
+def discard_file(path: Path) -> None:
+    """Remove an unpublished file as far as the disk lets us; for cleaning up after another failure."""
+    with contextlib.suppress(OSError):
+        os.unlink(path)
 
 
 def discard_folder(path: Path) -> None:

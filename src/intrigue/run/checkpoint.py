@@ -3,6 +3,7 @@
     checkpoints/<step, 12 digits>/tensors.safetensors   every torch tensor and NumPy array of the state tree
                                   state.json            the tree's shape and every plain value, canonical JSON
                                   manifest.json         written last: lengths and SHA-256 of the members
+                chunks/                                 what never changes, each part once: `intrigue.run.chunks`
 
 A save writes `.tmp-<uuid>/`, flushes each file, reads it back and compares hashes, and only then renames the folder;
 nothing that exists is ever written to. The *selected* checkpoint is the one with the highest step (then the highest
@@ -13,7 +14,6 @@ there is no instant without it). Order comes from names, never from clocks. Noth
 from __future__ import annotations
 
 import os
-import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,9 +23,8 @@ import numpy as np
 
 from intrigue import state as trees
 from intrigue.errors import CheckpointError, RunError, StorageError
-from intrigue.run import atomic, canonical, disk, tensorfile
+from intrigue.run import atomic, canonical, chunks, disk, tensorfile
 from intrigue.run.examine import (
-    STATE_LIMIT,
     STEP_DIGITS,
     Checkpoint,
     difference,
@@ -37,12 +36,22 @@ from intrigue.run.examine import (
     references,
     seal_bytes,
 )
-from intrigue.run.manifest import MANIFEST, MEMBERS, SIZE_LIMIT, STATE, TENSORS, Manifest, NewerFormat, compose, parse
+from intrigue.run.manifest import (
+    MANIFEST,
+    MEMBERS,
+    SIZE_LIMIT,
+    STATE,
+    STATE_LIMIT,
+    TENSORS,
+    Manifest,
+    NewerFormat,
+    compose,
+    parse,
+)
 from intrigue.run.tensorfile import Seal
 from intrigue.state import State
 
 RELOOKS = 5  # times to look again when a live run retires the folder under a reader
-DAMAGED_PREFIX = ".damaged-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +77,7 @@ def save(folder: Path, step: int, state: State, *, config_digest: str, meta: Map
         raise ValueError(f"step {step} must lie in [0, 10^{STEP_DIGITS}) and keep {keep} must be at least 1")
     with disk.scope("checkpoint"), disk.storage(folder / folder_name(step), size_bytes(state)):
         os.makedirs(folder, exist_ok=True)
+        state = chunks.store(folder, state)
         temporary = atomic.temporary_beside(folder / folder_name(step))
         try:
             written = _write(temporary, step, state, config_digest, meta)
@@ -80,6 +90,7 @@ def save(folder: Path, step: int, state: State, *, config_digest: str, meta: Map
             atomic.discard_folder(temporary)
             raise
         _retire(folder, path, keep)
+        chunks.sweep(folder, published(folder))
     return path
 
 
@@ -148,7 +159,7 @@ def set_aside_damaged(folder: Path) -> list[Path]:
     damaged: list[Path] = []
     for path in reversed(published(folder)):
         if not examine(path, keep=False)[1]:
-            return [_set_aside(each) for each in damaged]
+            return [atomic.set_aside(each) for each in damaged]
         damaged.append(path)
     return []
 
@@ -163,13 +174,14 @@ def clean_leftovers(folder: Path) -> list[Path]:
                 atomic.remove_folder(path)
             else:
                 disk.unlink(path)
-    return leftovers
+        return leftovers + chunks.clean_leftovers(folder)
 
 
 def size_bytes(state: State) -> int:
-    """Bytes of all arrays in the state: a lower bound of what a checkpoint of it needs on disk."""
-    arrays = _split(state)[1]
-    return sum(tensorfile.describe(name, array).length for name, array in arrays.items())
+    """Bytes of all arrays in the state that are not on disk: a lower bound of what a checkpoint of it needs there."""
+    arrays = _split(chunks.without(state))[1]
+    own = sum(tensorfile.describe(name, array).length for name, array in arrays.items())
+    return own + chunks.unwritten_bytes(state)
 
 
 def _split(state: State) -> tuple[Any, dict[str, Any]]:
@@ -227,7 +239,7 @@ def _place(folder: Path, step: int, written: Manifest) -> Path | None:
         except NewerFormat as error:
             problems = [str(error)]
         if problems:
-            _set_aside(path)
+            atomic.set_aside(path)
             continue
         found = parse(disk.read_whole(path / MANIFEST, SIZE_LIMIT))
         same = found.members == written.members and found.config_digest == written.config_digest
@@ -245,14 +257,6 @@ def _publish(folder: Path, step: int, temporary: Path) -> Path:
     return path
 
 
-def _set_aside(path: Path) -> Path:
-    aside = path.with_name(f"{DAMAGED_PREFIX}{path.name}-{uuid.uuid4().hex[:8]}")
-    with disk.storage(path):
-        disk.rename(path, aside)
-        disk.flush_folder(path.parent)
-    return aside
-
-
 def _retire(folder: Path, newest: Path, keep: int) -> None:
     """Remove earlier generations of this step and all but the newest `keep` checkpoints up to it."""
     older = [path for path in published(folder) if order(path) < order(newest)]
@@ -260,6 +264,6 @@ def _retire(folder: Path, newest: Path, keep: int) -> None:
     others = [path for path in older if path not in superseded]
     for path in superseded + (others[: -(keep - 1)] if keep > 1 else others):
         if path.is_symlink() or not path.is_dir():
-            _set_aside(path)  # not ours: out of the way, but not deleted
+            atomic.set_aside(path)  # not ours: out of the way, but not deleted
         else:
             atomic.remove_folder(path)

@@ -1,7 +1,8 @@
 """What a checkpoint folder holds, looked at without trusting it: names, files, seals, and how its members fit together.
 
 A folder passes only if it holds exactly the three plain files, each of the length and SHA-256 the manifest states, the
-manifest is sealed and fits the folder's name, and the arrays are exactly those the state refers to.
+manifest is sealed and fits the folder's name, the arrays are exactly those the state refers to, and every chunk it
+names lies beside it, of the length and SHA-256 stated.
 """
 
 from __future__ import annotations
@@ -17,13 +18,22 @@ from typing import Any
 
 from intrigue import state as trees
 from intrigue.errors import CheckpointError
-from intrigue.run import canonical, disk, tensorfile
-from intrigue.run.manifest import MANIFEST, MEMBERS, SIZE_LIMIT, STATE, TENSORS, Manifest, NewerFormat, parse
+from intrigue.run import canonical, chunks, disk, tensorfile
+from intrigue.run.manifest import (
+    MANIFEST,
+    MEMBERS,
+    SIZE_LIMIT,
+    STATE,
+    STATE_LIMIT,
+    TENSORS,
+    Manifest,
+    NewerFormat,
+    parse,
+)
 from intrigue.run.tensorfile import Seal
 from intrigue.state import State
 
 STEP_DIGITS = 12
-STATE_LIMIT = 2**28  # bytes of state.json; ours: large values belong into arrays
 _PUBLISHED = re.compile(rf"(\d{{{STEP_DIGITS}}})(?:-(\d{{1,6}}))?", re.ASCII)
 
 
@@ -100,6 +110,8 @@ def examine(path: Path, *, keep: bool) -> tuple[Checkpoint | None, list[str]]:
             problems.append(f"the folder is named for step {order(path)[0]}, {MANIFEST} says {manifest.step}")
         tree = _read_state(path, manifest, problems)
         reading = _read_tensors(path, manifest, problems, keep=keep)
+        if tree is not None:
+            problems += chunks.problems_of(path.parent, chunks.referred(tree["tree"]))
     except NewerFormat:
         raise
     except CheckpointError as error:
@@ -111,7 +123,7 @@ def examine(path: Path, *, keep: bool) -> tuple[Checkpoint | None, list[str]]:
     problems += _mismatches(tree, reading)
     if problems:
         return None, problems
-    state = trees.join(tree["tree"], _arrays(tree, reading)) if keep else None
+    state = chunks.restored(trees.join(tree["tree"], _arrays(tree, reading)), path.parent) if keep else None
     return Checkpoint(path, manifest.step, state, manifest.config_digest, manifest.meta), []
 
 

@@ -24,6 +24,7 @@ STATE = "state.json"
 MANIFEST = "manifest.json"
 MEMBERS = (STATE, TENSORS)
 SIZE_LIMIT = 2**20  # bytes; ours, a thousand times what a manifest needs
+STATE_LIMIT = 2**28  # bytes of state.json; ours: large values belong into arrays
 DIGEST_LIMIT = 256  # characters of a config digest; ours, room for any hash
 
 FIELDS = {"format": str, "version": int, "step": int, "config_digest": str, "members": dict, "meta": dict, "seal": str}
