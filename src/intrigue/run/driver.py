@@ -10,7 +10,6 @@ import contextlib
 import importlib.metadata
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import torch
@@ -37,10 +36,8 @@ from intrigue.run.names import run_stem
 from intrigue.run.provenance import provenance
 from intrigue.run.result import Run
 from intrigue.run.signals import StopRequest
-from intrigue.training.build import Parts, build, pick_device
-from intrigue.training.replay import ReplayParts, replay
-from intrigue.training.rollout import rollout
-from intrigue.types import Progress
+from intrigue.training.build import build, pick_device
+from intrigue.training.loops import AnyParts, loop
 
 DEFAULT_ROOT = Path("runs")
 
@@ -119,7 +116,7 @@ def use_threads(wanted: int) -> int:
 
 
 def _drive(
-    folder: RunFolder, parts: Parts | ReplayParts, cfg: RunConfig, stop: StopRequest, quiet: bool, wall_seconds: float
+    folder: RunFolder, parts: AnyParts, cfg: RunConfig, stop: StopRequest, quiet: bool, wall_seconds: float
 ) -> Run:
     began = time.monotonic() - wall_seconds
     pool = parts.collector.pool
@@ -154,17 +151,12 @@ def _drive(
     return _finish(folder, cfg, step)
 
 
-def loop(parts: Parts | ReplayParts, warmup_steps: int) -> Iterator[Progress]:
-    """The training that goes with what the agent learns from."""
-    return replay(parts, warmup_steps) if isinstance(parts, ReplayParts) else rollout(parts, warmup_steps)
-
-
 def _finish(folder: RunFolder, cfg: RunConfig, step: int) -> Run:
     mark_done(folder, step, checkpoint.digest(folder.checkpoints))
     return Run(folder.path, cfg, step)
 
 
-def _save(folder: RunFolder, parts: Parts | ReplayParts, cfg: RunConfig, wall_seconds: float) -> None:
+def _save(folder: RunFolder, parts: AnyParts, cfg: RunConfig, wall_seconds: float) -> None:
     checkpoint.save(
         folder.checkpoints,
         parts.collector.step_count,
