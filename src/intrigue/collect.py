@@ -12,7 +12,7 @@ nothing is in the air where a rollout ends, because the next action needs the ag
 from __future__ import annotations
 
 import torch
-from torch import Generator
+from torch import Generator, Tensor
 
 from intrigue.agents.base import Agent
 from intrigue.envs.pool import Pool, PoolStep
@@ -94,7 +94,11 @@ class Collector:
         batch, noted = self._rows.batch()
         self._rows = self._new_rows()
         self.cursor = 0
-        return batch, {**noted, "last_obs": self._sight.now.clone(), "last_skill": self.skills.current}
+        return batch, {**noted, "last_obs": self.current(), "last_skill": self.skills.current}
+
+    def current(self) -> Tensor:
+        """What the environments show now, (N, *obs)."""
+        return self._sight.now.clone()
 
     def coverage(self) -> float | None:
         """Share of places visited at least once, or None where places are unknown."""

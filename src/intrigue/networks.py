@@ -58,8 +58,8 @@ def mlp(sizes: tuple[int, ...], activation: Callable[[], nn.Module] = nn.Tanh) -
 class ConvTrunk(nn.Module):
     """The Nature convolutions (Mnih et al. 2015): 32@8x8/4, 64@4x4/2, 64@3x3/1, dense to `features`.
 
-    `nature`: ReLU, orthogonal √2. `dis`: leaky ReLU of slope 0.2, Glorot convolutions, normc dense (Disagreement). On a
-    CPU the channels are moved last, where oneDNN convolves 1.3 to 1.5 times as fast.
+    `nature`: ReLU, orthogonal √2. `dis`: leaky ReLU of slope 0.2, Glorot convolutions, normc dense (Disagreement).
+    Where it learns, and always on a CPU, channels are moved last: 1.3 to 1.5 times as fast on both kinds of machine.
     """
 
     def __init__(self, shape: tuple[int, ...], features: int, style: Style) -> None:
@@ -80,10 +80,10 @@ class ConvTrunk(nn.Module):
 
     def forward(self, image: Tensor) -> Tensor:
         """(B, C, H, W) float -> (B, features)."""
-        if image.device.type != "cpu":
-            return self._encode(image)
         if torch.is_grad_enabled():
             return self._encode(image.contiguous(memory_format=torch.channels_last))
+        if image.device.type != "cpu":
+            return self._encode(image)
         parts = image.split(CPU_IMAGES)
         return torch.cat([self._encode(part.contiguous(memory_format=torch.channels_last)) for part in parts])
 

@@ -31,6 +31,7 @@ class Sight:
         # Only from memory that the system cannot move does a GPU fetch by itself, while the host goes on.
         pinned = device.type == "cuda"
         self._staged = torch.zeros((pool.num_envs, *moved), dtype=kind, pin_memory=True) if pinned else None
+        self._staging = None if self._staged is None else self._staged.numpy()
 
     def begin(self, first: Array) -> None:
         """Every environment shows its first observation."""
@@ -55,9 +56,9 @@ class Sight:
 
     def _fetch(self, rows: slice, array: Array) -> Tensor:
         # The pool writes over its arrays at its next step, so a tensor of our own is needed on any device.
-        if self._staged is None:
+        if self._staged is None or self._staging is None:
             return torch.tensor(array)
-        # Whoever acts waits for the device, so what was staged here before has long arrived.
-        staged = self._staged[rows]
-        staged.copy_(torch.from_numpy(array))
-        return staged.to(self.now.device, non_blocking=True)
+        # Whoever acts waits for the device, so what was staged here before has long arrived. NumPy copies in this
+        # thread alone: torch would wake its own, which then spin on the cores that step the environments.
+        self._staging[rows] = array
+        return self._staged[rows].to(self.now.device, non_blocking=True)

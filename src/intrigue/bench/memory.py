@@ -28,6 +28,16 @@ def peak_bytes(work: Callable[[], object], device: torch.device) -> int | None:
         return None
 
 
-def _resident(field: str) -> int:
-    line = next(line for line in STATUS.read_text().splitlines() if line.startswith(field))
+def _resident(field: str, status: Path = STATUS) -> int:
+    line = next(line for line in status.read_text().splitlines() if line.startswith(field))
     return int(line.split()[1]) * 1024
+
+
+def resident_peak() -> int:
+    """The highest resident memory, in bytes, of this process and of the children it has now; 0 where unknown."""
+    try:
+        tasks = Path("/proc/self/task").iterdir()
+        children = [pid for task in tasks for pid in (task / "children").read_text().split()]
+        return sum(_resident("VmHWM", Path(f"/proc/{pid}/status")) for pid in ("self", *children))
+    except (OSError, StopIteration):
+        return 0

@@ -1,0 +1,116 @@
+"""Where the time of training goes: stepping, scoring, the reward's learning, the agent's; and the pool's ceiling."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+
+from intrigue.envs.pool import Pool
+from intrigue.precision import exact_float32
+from intrigue.spaces import Array
+from intrigue.training.build import Parts
+from intrigue.types import Transitions
+
+# The first rollouts choose kernels, capture graphs and fill caches.
+SETTLING = 2
+SCORINGS = 3  # Repeated, because one scoring is short beside a rollout.
+
+
+@dataclass
+class Phases:
+    """Seconds of each counted rollout, phase by phase."""
+
+    collect: list[float] = field(default_factory=list)
+    curiosity: list[float] = field(default_factory=list)
+    agent: list[float] = field(default_factory=list)
+    score: float = 0.0  # of one rollout, within `curiosity`
+
+    def total(self) -> float:
+        """Seconds of all counted rollouts."""
+        return sum(self.collect) + sum(self.curiosity) + sum(self.agent)
+
+    def shares(self) -> dict[str, float]:
+        """The share of each phase in the whole."""
+        total, rollouts = self.total(), len(self.collect)
+        scoring = self.score * rollouts
+        return {
+            "collect": sum(self.collect) / total,
+            "score": scoring / total,
+            "reward_learning": (sum(self.curiosity) - scoring) / total,
+            "agent_learning": sum(self.agent) / total,
+        }
+
+
+def ceiling(pool: Pool, seconds: float, rng: np.random.Generator) -> float:
+    """Agent steps a second of this pool under random actions, groups in turn, with nobody learning."""
+    spec = pool.spaces.action
+
+    def draw(rows: slice) -> Array:
+        count = rows.stop - rows.start
+        if spec.kind == "continuous":
+            within: Array = rng.uniform(spec.low, spec.high, (count, *spec.shape)).astype(spec.dtype)
+            return within
+        chosen: Array = rng.integers(0, spec.sizes, (count, len(spec.sizes)))
+        return chosen.reshape(count, *spec.shape).astype(spec.dtype)
+
+    for group, rows in enumerate(pool.groups):
+        pool.send(group, draw(rows))
+    began, rounds = time.perf_counter(), 0
+    while time.perf_counter() - began < seconds:
+        for group, rows in enumerate(pool.groups):
+            pool.receive(group)
+            pool.send(group, draw(rows))
+        rounds += 1
+    taken = time.perf_counter() - began
+    for group in range(len(pool.groups)):
+        pool.receive(group)
+    return rounds * pool.num_envs / taken
+
+
+def phases(parts: Parts, rollouts: int, told: Callable[[int], None]) -> Phases:
+    """Train for `rollouts` rollouts after the settling ones."""
+    found, collector = Phases(), parts.collector
+    clock = _synchronised(collector.device)
+    batch: Transitions | None = None
+    for number in range(SETTLING + rollouts):
+        began = clock()
+        while not collector.full:
+            collector.step(parts.agent, parts.streams["act"])
+        batch, extras = collector.take()
+        filled = clock()
+        rewards = parts.curiosity.step_batch(batch)
+        rewarded = clock()
+        parts.agent.update(batch, rewards.streams, extras, rng=parts.streams["update"], step=collector.step_count)
+        learned = clock()
+        if number >= SETTLING:
+            found.collect.append(filled - began)
+            found.curiosity.append(rewarded - filled)
+            found.agent.append(learned - rewarded)
+        told(number + 1)
+    assert batch is not None
+    found.score = _score_seconds(parts, batch, clock)
+    return found
+
+
+def _score_seconds(parts: Parts, batch: Transitions, clock: Callable[[], float]) -> float:
+    """Scoring changes nothing, so it is timed by itself."""
+    curiosity, taken = parts.curiosity, []
+    for _ in range(SCORINGS):
+        began = clock()
+        with torch.no_grad(), exact_float32():
+            curiosity.reward.score_parts(curiosity.reward.encoded(curiosity.prepare(batch)))
+        taken.append(clock() - began)
+    return sorted(taken)[SCORINGS // 2]
+
+
+def _synchronised(device: torch.device) -> Callable[[], float]:
+    def now() -> float:
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        return time.perf_counter()
+
+    return now
