@@ -1,7 +1,8 @@
 """How much memory a run will hold, said before it starts, and refused where the machine does not have it.
 
     replay     rows · bytes of a row                                     rows: capacity and its chunk of slack
-    rollout    T · N · (2 observations + action, reward, flags, skill)   as they are kept, pixels as bytes
+    rollout    2 · T · N · (2 observations + action, reward, flags, skill)   as they are kept, pixels as bytes; the
+               room of the next rollout is there while one is learned from
                T · N · 4 bytes · numbers of the observations a reward reads, as it sees them
 
 Networks, optimisers and the layers of one minibatch come on top and are small beside these.
@@ -23,6 +24,8 @@ from intrigue.spaces import Spaces
 
 FLAG_BYTES = 3  # terminated, truncated, valid
 FLOAT_BYTES = 4
+WORD_BYTES = 8  # an index or a sum
+ROLLOUTS = 2  # the one being learned from and the one being filled
 DEVICE_SHARE = 0.5  # ours: a replay goes onto the device only if it leaves half of what is free there for the rest
 GROUPS = Path("/sys/fs/cgroup")  # where Linux says what a container may use
 MEMORY = Path("/proc/meminfo")
@@ -44,24 +47,25 @@ class Footprint:
         return f"memory: {self.what} {readable(self.bytes)} on {self.device.type}{known}"
 
 
-def replay_bytes(capacity: int, spaces: Spaces, num_envs: int, stack: int) -> int:
-    """Bytes of a replay: its rows, and where each step's rows are."""
-    chunks, chunk = ring_shape(capacity)
-    rows = chunks * chunk
-    return rows * row_bytes(row_layout(spaces, stack)) + (rows + 2 * num_envs) * torch.int64.itemsize
+def replay_bytes(plan: ReplayPlan, spaces: Spaces, num_envs: int, stack: int) -> int:
+    """Bytes of a replay: its rows, where each step's rows are, and the sums of priorities if there are any."""
+    rows = math.prod(ring_shape(plan.capacity))
+    slots = (rows // num_envs + 2) * num_envs
+    sums = 2 << (slots - 1).bit_length() if plan.priority else 0
+    return rows * row_bytes(row_layout(spaces, stack)) + (slots + sums) * WORD_BYTES
 
 
 def rollout_bytes(steps: int, num_envs: int, spaces: Spaces, reads: int) -> int:
-    """Bytes of a rollout, and of the `reads` observations of each row that a reward sees as numbers."""
+    """Bytes of two rollouts, and of the `reads` observations of each row that a reward sees as numbers."""
     obs, action = spaces.obs, spaces.action
     row = 2 * obs.size * obs.dtype.itemsize + math.prod(action.shape) * action.dtype.itemsize
     row += FLOAT_BYTES + FLAG_BYTES + FLOAT_BYTES * spaces.skill
-    return steps * num_envs * (row + reads * obs.size * FLOAT_BYTES)
+    return steps * num_envs * (ROLLOUTS * row + reads * obs.size * FLOAT_BYTES)
 
 
 def of_replay(plan: ReplayPlan, spaces: Spaces, num_envs: int, stack: int, device: torch.device) -> Footprint:
     """The replay that a plan asks for, and where it will be kept."""
-    size = replay_bytes(plan.capacity, spaces, num_envs, stack)
+    size = replay_bytes(plan, spaces, num_envs, stack)
     host = torch.device("cpu")
     if plan.place == "auto":
         free = free_bytes(device)

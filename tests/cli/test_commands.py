@@ -117,7 +117,7 @@ def test_list_names_everything(run):
             "rnd_alpha",
             "smm",
         ],
-        "agents": ["ppo", "random"],
+        "agents": ["dqn", "ppo", "random"],
         "envs": ["atari", "chain", "dmc", "gym", "noisy-tv", "rooms"],
         "presets": [
             "disagreement-atari",
