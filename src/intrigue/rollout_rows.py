@@ -24,7 +24,8 @@ class RolloutRows:
         obs = (*self._lead, *spaces.obs.shape)
         self._tensors = {
             "obs": torch.empty(obs, dtype=kind, device=device),
-            "next_obs": torch.empty(obs, dtype=kind, device=device),
+            # Zeros, because a step in the air is saved before it has a successor.
+            "next_obs": torch.zeros(obs, dtype=kind, device=device),
             "skill": torch.zeros((*self._lead, skill_width), device=device),
         }
         self._arrays: dict[str, np.ndarray[Any, Any]] = {

@@ -26,8 +26,19 @@ def _counter_env():
     ENVS._extra_files[:] = before
 
 
+@pytest.fixture(autouse=True, params=[1, 2, 3], ids=lambda groups: f"groups{groups}")
+def groups(request, monkeypatch):
+    """Every test holds for one group and for several that run ahead of each other."""
+    monkeypatch.setattr("test_collect.GROUPS", request.param)
+    return request.param
+
+
+GROUPS = 1
+
+
 def collector(workers=0, envs=3, steps=7):
-    pool = make_pool("counter", {}, PoolConfig(num_envs=envs, workers=workers), seed=0, plugins=[COUNTER])
+    shape = PoolConfig(num_envs=envs, workers=workers, groups=GROUPS)
+    pool = make_pool("counter", {}, shape, seed=0, plugins=[COUNTER])
     made = Collector(pool, steps, torch.device("cpu"))
     made.start()
     agent = RandomAgent(RandomConfig(steps), pool.spaces, ("total",))
