@@ -36,9 +36,15 @@ def plugin() -> Any:
     ENVS._extra_files[:] = before
 
 
-def faulty_pool(plugin: Path, mode: str, workers: int = 2, limit: float = 60.0, **options: Any) -> Pool:
+def faulty_pool(
+    plugin: Path, mode: str, workers: int = 2, limit: float = 60.0, groups: int = 1, **options: Any
+) -> Pool:
     cfg = PoolConfig(
-        num_envs=NUM_ENVS, workers=workers, step_timeout_seconds=limit, start_timeout_seconds=max(limit, 20)
+        num_envs=NUM_ENVS,
+        workers=workers,
+        groups=groups,
+        step_timeout_seconds=limit,
+        start_timeout_seconds=max(limit, 20),
     )
     given = {"mode": mode, "victim": derive_seed(SEED, "env", VICTIM), "at": AT_STEP, **options}
     return make_pool("faulty", given, cfg, SEED, [plugin])
@@ -48,6 +54,16 @@ def run_on(pool: Pool, steps: int = 8) -> None:
     pool.reset()
     for _ in range(steps):
         pool.step(np.zeros(NUM_ENVS, dtype=np.int64))
+
+
+def run_in_turn(pool: Pool, steps: int = 8) -> None:
+    zeros = [np.zeros(rows.stop - rows.start, dtype=np.int64) for rows in pool.groups]
+    for group, action in enumerate(zeros):
+        pool.send(group, action)
+    for _ in range(steps):
+        for group, action in enumerate(zeros):
+            pool.receive(group)
+            pool.send(group, action)
 
 
 def parents() -> dict[int, tuple[int, str]]:
@@ -145,6 +161,25 @@ def test_a_death_is_named_across_processes(plugin: Path, mode: str, text: str) -
 def test_the_traceback_of_the_environment_is_kept(plugin: Path, workers: int) -> None:
     with pytest.raises(EnvironmentFault, match=r"in step\n.*raise LookupError\(\"the level is gone\"\)"):
         run_on(faulty_pool(plugin, "raise", workers))
+
+
+GROUPED = [
+    ("raise", r"index 3, step 4: raised LookupError"),
+    ("exit", r"index 3, step 4: its worker process \d+ exited with code 3"),
+    ("close", r"index 1, 3 to 4, waiting after step \d: its worker process \d+ exited"),
+    ("sleep", r"index 3, step 4: no answer within 1 seconds"),
+]
+
+
+@pytest.mark.parametrize(("mode", "text"), GROUPED)
+def test_a_fault_in_one_group_is_named_while_another_is_under_way(plugin: Path, mode: str, text: str) -> None:
+    """Groups are environments 0 to 1 and 2 to 4; the second worker has 1 of the first and 3 to 4 of the second."""
+    pool = faulty_pool(plugin, mode, limit=1.0, groups=2)
+    pool.reset()
+    with pytest.raises(EnvironmentFault, match=rf"^environment faulty, {text}"):
+        run_in_turn(pool)
+    with pytest.raises(RunError, match="closed"):
+        pool.receive(0)
 
 
 def test_a_worker_that_hangs_up_is_named(plugin: Path) -> None:

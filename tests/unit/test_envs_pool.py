@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+import os
 import subprocess
 import sys
 import threading
@@ -15,8 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from intrigue.envs.channel import BARE, OK, STEPS, Inbox, pack
-from intrigue.envs.config import PoolConfig, parts, problems, shares, worker_count
-from intrigue.envs.pool import Pool, make_pool
+from intrigue.envs.config import PoolConfig, cores, parts, problems, shares, worker_count
+from intrigue.envs.crew import Crew
+from intrigue.envs.pool import GroupPool, Pool, make_pool
+from intrigue.envs.processor import narrow_kernels
+from intrigue.envs.remote import worker_environment
 from intrigue.errors import CheckpointError, ConfigError, RunError
 from intrigue.state import from_bytes, to_bytes
 
@@ -278,3 +282,47 @@ def test_messages_survive_any_cut(cuts: list[int], tree: dict[str, int] | None, 
     expected = (kind, None if kind in BARE else tree)
     assert [message for messages in heard for message in messages] == [(STEPS[1], None), expected, (STEPS[0], None)]
     assert inbox.feed(OK) == [(OK, None)], "nothing is left over"
+
+
+CPUINFO = "processor\t: 0\nflags\t\t: fpu sse2 {}\n\nprocessor\t: 1\nflags\t\t: fpu sse2 {}\n"
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        ("avx2 fma avx512f", {"OPENBLAS_CORETYPE": "Haswell"}),
+        ("avx2 fma", {}),  # Nothing wide to avoid.
+        ("avx512f", {}),  # The narrow kernels need what this processor does not say it has.
+    ],
+)
+def test_narrow_kernels_only_where_wide_ones_would_be_taken(
+    flags: str, expected: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "cpuinfo"
+    monkeypatch.setattr("intrigue.envs.processor.CPUINFO", file)
+    assert narrow_kernels() == {}, "a system that does not tell"
+    file.write_text(CPUINFO.format(flags, flags))
+    assert narrow_kernels() == expected
+
+
+def test_variables_of_workers_give_way_to_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENBLAS_CORETYPE", raising=False)
+    assert worker_environment({"OPENBLAS_CORETYPE": "Haswell"})["OPENBLAS_CORETYPE"] == "Haswell"
+    monkeypatch.setenv("OPENBLAS_CORETYPE", "Zen")
+    assert worker_environment({"OPENBLAS_CORETYPE": "Haswell"})["OPENBLAS_CORETYPE"] == "Zen"
+
+
+@pytest.mark.parametrize("pin", [True, False])
+def test_workers_stay_on_cores_of_their_own(pin: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def allowed(workers: int) -> list[set[int]]:
+        pool = make_pool("rooms", {}, PoolConfig(num_envs=5, workers=workers, pin=pin), 0)
+        assert isinstance(pool, GroupPool) and isinstance(pool._stepper, Crew)
+        found = [os.sched_getaffinity(remote.pid) for remote in pool._stepper._remotes]
+        pool.close()
+        return found
+
+    mine = cores()
+    workers = min(2, len(mine))
+    assert allowed(workers) == ([{core} for core in mine[:workers]] if pin else [set(mine)] * workers)
+    monkeypatch.setattr("intrigue.envs.crew.cores", lambda: mine[:1])
+    assert allowed(2) == [set(mine)] * 2, "two workers on one core would wait for each other"

@@ -22,6 +22,7 @@ from intrigue.envs.atari_games import ROM_ID_OF, check_name
 from intrigue.envs.atari_protocols import PROTOCOLS, SIDE
 from intrigue.envs.atari_stack import Stack
 from intrigue.envs.base import Env, EnvInfo, Step
+from intrigue.envs.processor import narrow_kernels
 from intrigue.envs.registry import register_env
 from intrigue.fields import NonNegativeInt
 from intrigue.spaces import Array
@@ -45,6 +46,7 @@ class Atari(Env):
     """One game. The emulator is imported when it is built, so that names can be checked without it."""
 
     examples = ("Breakout",)
+    worker_variables = narrow_kernels()  # Pictures are exact in any kernel (`atari_screen`).
 
     def __init__(self, cfg: AtariConfig, name: str) -> None:
         from intrigue.envs.atari_emulator import Emulator

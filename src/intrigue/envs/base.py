@@ -13,6 +13,7 @@ No environment file may import torch: workers start without it.
 from __future__ import annotations
 
 import abc
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -57,6 +58,9 @@ class Env(abc.ABC):
     info: EnvInfo
     examples: ClassVar[tuple[str, ...]] = ("",)
     """Names after the family that the contract tests build; a built-in takes none."""
+    worker_variables: ClassVar[Mapping[str, str]] = {}
+    """Environment variables of worker processes that suit this family, where the user has not set them himself. They
+    must not change what an environment gives: a pool without workers does not have them."""
 
     @classmethod
     def check_name(cls, name: str) -> list[str]:

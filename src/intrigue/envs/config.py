@@ -18,6 +18,7 @@ class PoolConfig:
     num_envs: PositiveInt = 16  # ours: enough to fill a minibatch on two cores
     workers: Annotated[int, Limits(low=-1)] = 1  # processes; 0 steps in this one, without a time limit; -1 per core
     groups: Annotated[int, Limits(low=1, high=64)] = 1  # ours: sets stepped in turn, one while the learner is busy
+    pin: bool = False  # ours: keep every worker on a core of its own, where there are as many cores as workers
     step_timeout_seconds: PositiveFloat = 60.0  # RLlib's figure for a stuck sampler; also for reset, snapshot, restore
     start_timeout_seconds: PositiveFloat = 120.0  # ours: imports and constructors on a busy machine
 

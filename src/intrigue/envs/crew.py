@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-import select
 import time
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,10 +19,11 @@ from typing import Any, final
 
 from intrigue.envs import channel
 from intrigue.envs.check import fault, moment
-from intrigue.envs.config import PoolConfig, parts, worker_count
+from intrigue.envs.config import PoolConfig, cores, parts, worker_count
 from intrigue.envs.facts import Facts, facts_from_state
 from intrigue.envs.groups import same_facts
 from intrigue.envs.memory import STAGES, Block, map_block, map_header, open_memory
+from intrigue.envs.registry import ENVS, split_id
 from intrigue.envs.remote import Remote, import_path
 from intrigue.errors import ConfigError, EnvironmentFault
 from intrigue.state import State
@@ -52,16 +52,11 @@ class Crew:
         descriptors = [memory_fd, lifeline_fd, lifeline_end]
         # Runs once: on close, on a fault, when the pool is forgotten, or when the interpreter ends.
         self._end = weakref.finalize(self, _end, self._remotes, descriptors, os.getpid())
-        self._poller = select.poll()
         self._now = map_header(memory_fd, workers)
+        variables = ENVS.get(split_id(env_id)[0]).cls.worker_variables
         try:
             for slot, shares in enumerate(parts(cfg.num_envs, workers, cfg.groups)):
-                self._remotes.append(Remote(slot, workers, shares, memory_fd, lifeline_fd))
-            for remote in self._remotes:
-                self._poller.register(remote.control, select.POLLIN)
-                self._poller.register(remote.output_fd, select.POLLIN)
-            self._speakers = {remote.control.fileno(): remote for remote in self._remotes}
-            self._printers = {remote.output_fd: remote for remote in self._remotes}
+                self._remotes.append(Remote(slot, workers, shares, memory_fd, lifeline_fd, variables))
             self.facts = self._begin(options, seed, plugins)
         except BaseException:
             self._end()
@@ -122,11 +117,22 @@ class Crew:
             "num_envs": self._cfg.num_envs,
         }
         spans = [[[share.start, share.stop] for share in remote.shares] for remote in self._remotes]
-        messages = [channel.pack(channel.BEGIN, {**shared, "shares": each}) for each in spans]
+        places = self._places()
+        messages = [
+            channel.pack(channel.BEGIN, {**shared, "shares": span, "core": core})
+            for span, core in zip(spans, places, strict=True)
+        ]
         facts = [facts_from_state(answer) for answer in self._exchange(messages, self._cfg.start_timeout_seconds)]
         for remote, each in zip(self._remotes, facts, strict=True):
             same_facts(self._env_id, facts[0], each, remote.shares[0].start)
         return facts[0]
+
+    def _places(self) -> list[int | None]:
+        """The core of each worker; none where there are fewer, since two on one core would wait for each other."""
+        available = cores()
+        if not self._cfg.pin or self._workers > len(available):
+            return [None] * self._workers
+        return [*available[: self._workers]]
 
     def _order(self, message: bytes) -> list[State]:
         return self._exchange([message] * len(self._remotes))
@@ -160,18 +166,13 @@ class Crew:
     def _wait(self, owing: set[int], limit: float) -> None:
         """Until nobody owes this answer; whatever else is said meanwhile is noted too."""
         deadline = time.monotonic() + limit
-        speakers, printers = self._speakers, self._printers
-        while owing:
-            seconds = min(LOOK_SECONDS, deadline - time.monotonic())
-            events = self._poller.poll(max(0.0, seconds) * 1000)
-            for descriptor, _ in events:
-                if descriptor in printers:
-                    if not printers[descriptor].read_output():
-                        self._poller.unregister(descriptor)
-                else:
-                    self._hear(speakers[descriptor])
-            if not events:
-                self._look([self._remotes[slot] for slot in sorted(owing)], time.monotonic() >= deadline, limit)
+        # One worker after another, so that this process is woken by few of them: most have answered when it comes to
+        # them, and their cores are needed for stepping.
+        for remote in self._remotes:
+            while remote.slot in owing:
+                self._hear(remote)
+                if remote.slot in owing and not remote.wait(min(LOOK_SECONDS, deadline - time.monotonic())):
+                    self._look(owing, deadline, limit)
 
     def _hear(self, remote: Remote) -> None:
         try:
@@ -189,11 +190,17 @@ class Crew:
             else:
                 raise EnvironmentFault(tree["message"] + remote.printed())
 
-    def _look(self, silent: Sequence[Remote], late: bool, limit: float) -> None:
+    def _look(self, owing: set[int], deadline: float, limit: float) -> None:
+        """After a while of silence: see who of all that owe an answer has given it, failed, died or is late."""
+        late = time.monotonic() >= deadline
+        for remote in self._remotes:
+            self._hear(remote)
+        silent = [remote for remote in self._remotes if remote.slot in owing]
         for remote in silent:
+            remote.wait(0)
             if remote.has_exited():
                 raise self._dead(remote)
-        if late:
+        if late and silent:
             raise self._late(silent[0], limit)
 
     def _dead(self, remote: Remote) -> EnvironmentFault:

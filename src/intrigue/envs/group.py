@@ -10,7 +10,7 @@ at once is checked after it.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, MutableSequence, Sequence
+from collections.abc import Callable, MutableSequence, Sequence
 from typing import Any, final
 
 import numpy as np
@@ -18,7 +18,6 @@ import numpy as np
 from intrigue.envs.base import Env
 from intrigue.envs.check import Violation, check_flag, check_obs, check_reward, fault, moment, non_finite
 from intrigue.envs.facts import Facts, facts_of
-from intrigue.envs.make import make_env
 from intrigue.envs.memory import STAGES, Block
 from intrigue.errors import ConfigError
 from intrigue.seeds import SEED_LIMIT, derive_seed
@@ -34,7 +33,7 @@ class EnvGroup:
     """Environments `share` of a pool. `now` always tells which one is busy with what, also to another process."""
 
     def __init__(
-        self, env_id: str, options: Mapping[str, Any], seed: int, share: range, now: MutableSequence[int] | memoryview
+        self, env_id: str, make: Callable[[], Env], seed: int, share: range, now: MutableSequence[int] | memoryview
     ) -> None:
         self._env_id = env_id
         self._seed = seed
@@ -42,7 +41,7 @@ class EnvGroup:
         self._now = now
         self._steps = 0
         self._envs: list[Env] = []
-        self._each(BUILD, lambda i: self._envs.append(make_env(env_id, options)), count=len(share))
+        self._each(BUILD, lambda i: self._envs.append(make()), count=len(share))
         self.facts: Facts = facts_of(self._envs[0].info)
         self._block: Block
         self._rows: list[np.ndarray[Any, Any]] = []

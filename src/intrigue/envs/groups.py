@@ -11,6 +11,7 @@ from typing import Any, final
 from intrigue.envs.check import fault
 from intrigue.envs.facts import Facts
 from intrigue.envs.group import EnvGroup
+from intrigue.envs.make import EnvMaker
 from intrigue.envs.memory import Block
 from intrigue.state import State
 
@@ -29,8 +30,9 @@ class EnvGroups:
     ) -> None:
         self._shares = shares
         self._groups: list[EnvGroup] = []
+        make = EnvMaker(env_id, options)
         for share in shares:
-            self._groups.append(EnvGroup(env_id, options, seed, share, now))
+            self._groups.append(EnvGroup(env_id, make, seed, share, now))
             same_facts(env_id, self._groups[0].facts, self._groups[-1].facts, share.start)
         self.facts: Facts = self._groups[0].facts
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, final
 
 from intrigue.envs.base import Env
 from intrigue.envs.registry import ENVS, split_id
@@ -15,19 +16,38 @@ from intrigue.registry import Entry
 
 def make_env(env_id: str, options: Mapping[str, Any], render: bool = False) -> Env:
     """The environment of this id; `options` are fields of its family's configuration, the rest keep their defaults."""
-    family, name = split_id(env_id)
-    check_options(family, options)
-    entry = ENVS.get(family)
-    found = entry.cls.check_name(name)
-    if found:
-        raise ConfigError([Problem("env", f"{env_id}: {each}") for each in found])
-    cfg = make_config(entry, options)
-    build: Any = entry.cls
-    # Families that can draw at any time (the built-ins) do not take the flag.
-    drawing = {"render": True} if render and "render" in inspect.signature(build).parameters else {}
-    environment = build(cfg, name, **drawing)
-    assert isinstance(environment, Env)
-    return environment
+    return EnvMaker(env_id, options, render)()
+
+
+@final
+class EnvMaker:
+    """Makes any number of environments alike; the id and options are looked up once, when the first is made."""
+
+    def __init__(self, env_id: str, options: Mapping[str, Any], render: bool = False) -> None:
+        self._env_id = env_id
+        self._options = options
+        self._render = render
+        self._make: Callable[[], Any] | None = None
+
+    def __call__(self) -> Env:
+        if self._make is None:
+            self._make = self._prepared()
+        environment = self._make()
+        assert isinstance(environment, Env)
+        return environment
+
+    def _prepared(self) -> Callable[[], Any]:
+        family, name = split_id(self._env_id)
+        check_options(family, self._options)
+        entry = ENVS.get(family)
+        found = entry.cls.check_name(name)
+        if found:
+            raise ConfigError([Problem("env", f"{self._env_id}: {each}") for each in found])
+        cfg = make_config(entry, self._options)
+        build: Any = entry.cls
+        # Families that can draw at any time (the built-ins) do not take the flag.
+        drawing = {"render": True} if self._render and "render" in inspect.signature(build).parameters else {}
+        return functools.partial(build, cfg, name, **drawing)
 
 
 def make_config(entry: Entry[Env], options: Mapping[str, Any]) -> Any:

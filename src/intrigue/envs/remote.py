@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import final
 
 from intrigue.envs.channel import CHUNK_BYTES, Inbox
@@ -31,7 +31,15 @@ SINGLE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_N
 class Remote:
     """One worker process."""
 
-    def __init__(self, slot: int, workers: int, shares: Sequence[range], memory_fd: int, lifeline_fd: int) -> None:
+    def __init__(
+        self,
+        slot: int,
+        workers: int,
+        shares: Sequence[range],
+        memory_fd: int,
+        lifeline_fd: int,
+        variables: Mapping[str, str],
+    ) -> None:
         self.slot = slot
         self.shares = shares
         self._inbox = Inbox()
@@ -51,7 +59,7 @@ class Remote:
                 stdout=output,
                 stderr=output,
                 pass_fds=numbers[:3],
-                env=worker_environment(),
+                env=worker_environment(variables),
                 start_new_session=True,
             )
         except BaseException:
@@ -61,6 +69,9 @@ class Remote:
         finally:
             theirs.close()
             os.close(output)
+        self._poller = select.poll()
+        self._poller.register(self.control, select.POLLIN)
+        self._poller.register(self.output_fd, select.POLLIN)
 
     @property
     def pid(self) -> int:
@@ -92,20 +103,29 @@ class Remote:
             raise EOFError
         return self._inbox.feed(part)
 
-    def read_output(self) -> bool:
-        """Keep the end of what the worker printed; False when it can print no more."""
+    def wait(self, seconds: float) -> bool:
+        """Until there may be something to hear, reading what is printed meanwhile; False when nothing came in time."""
+        events = self._poller.poll(max(0.0, seconds) * 1000)
+        if any(descriptor == self.output_fd for descriptor, _ in events):
+            self._read_output()
+        return bool(events)
+
+    def _read_output(self) -> None:
+        """Keep the end of what the worker printed, and stop listening when it can print no more."""
         while True:
             try:
                 part = os.read(self.output_fd, CHUNK_BYTES)
             except BlockingIOError:
-                return True
+                return
             if not part:
-                return False
+                with contextlib.suppress(KeyError):
+                    self._poller.unregister(self.output_fd)
+                return
             self._tail = (self._tail + part)[-TAIL_BYTES:]
 
     def printed(self) -> str:
         """The end of what the worker printed, as a paragraph for an error, or nothing."""
-        self.read_output()
+        self._read_output()
         text = self._tail.decode(errors="replace").strip()
         return f"\nThe worker's last words:\n{text}" if text else ""
 
@@ -145,10 +165,11 @@ class Remote:
         os.close(self.output_fd)
 
 
-def worker_environment() -> dict[str, str]:
+def worker_environment(variables: Mapping[str, str]) -> dict[str, str]:
     """This process's variables, with its import path, and without a wish to see warnings as errors."""
     path = os.pathsep.join(import_path())
-    return {**SINGLE_THREAD, **os.environ, "PYTHONPATH": path, "PYTHONSAFEPATH": "1", "PYTHONWARNINGS": "default"}
+    ours = {"PYTHONPATH": path, "PYTHONSAFEPATH": "1", "PYTHONWARNINGS": "default"}
+    return {**SINGLE_THREAD, **variables, **os.environ, **ours}
 
 
 def import_path() -> list[str]:

@@ -89,6 +89,8 @@ class Server:
 
     def _begin(self, tree: State) -> bytes:
         sys.path[:] = tree["path"]
+        if tree["core"] is not None and hasattr(os, "sched_setaffinity"):
+            os.sched_setaffinity(0, {tree["core"]})
         for plugin in tree["plugins"]:
             ENVS.add_file(Path(plugin))
         self._num_envs = tree["num_envs"]
