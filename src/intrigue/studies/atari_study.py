@@ -27,8 +27,14 @@ from intrigue.studies.curves import EVERY, Curve, export, read
 from intrigue.studies.results import SMALL, Results, results_of, write_scores
 
 NOMINAL_STEPS = 100_000_000  # DIS run.py num_timesteps; the paper says only that it follows those settings
-SMOKE = Budget(steps=3_072, seeds=1, rung="smoke", jobs=1)
-SMOKE_CHANGES = {"curiosity.warmup_steps": 1_024}  # ours: one rollout of the small size
+SMOKE_STEPS = 2_048  # ours: a few games of Breakout
+# Ours: one short rollout of random steps, one pass over each that follows.
+SMOKE_CHANGES = {
+    "curiosity.warmup_steps": 512,
+    "agent.rollout_steps": 64,
+    "agent.epochs": 1,
+    "curiosity.epochs": 1,
+}
 METHODS = {"Disagreement": Name("disagreement-atari"), "ICM": Name("icm-atari"), "NNM": Name("nnm-atari")}
 
 

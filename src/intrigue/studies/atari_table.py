@@ -19,10 +19,10 @@ import numpy as np
 from intrigue.scores import AGGREGATES, PAPER_26, joint_interval, seeds_interval, superhuman
 from intrigue.scores import difference_interval as aggregate_difference
 from intrigue.scores.aggregate import Scores
-from intrigue.studies.atari_study import METHODS, NOMINAL_STEPS, common_words
+from intrigue.studies.atari_study import METHODS, NOMINAL_STEPS, common_words, listed
 from intrigue.studies.base import SCORE_COLUMNS, Conclusion, Row
 from intrigue.studies.curve_names import Name
-from intrigue.studies.judging import difference, figure, ordered, reached, scores_text, span
+from intrigue.studies.judging import difference, ordered, reached, scores_text, span
 from intrigue.studies.paper_atari import Claim, figures, raw_scores, strictly_best
 from intrigue.studies.results import Results
 from intrigue.studies.stats import bootstrap_interval
@@ -71,8 +71,8 @@ class ScoreTable:
         words = common_words(self.results, self.wanted, list(METHODS.values()))
         if self.games and not self.whole:
             words.append(
-                f"Aggregates are over the {len(self.games)} games that all of {', '.join(self.methods)} have; claims "
-                f"about all {len(self.wanted)} stay SHORT."
+                f"Aggregates are over what {', '.join(self.methods)} all have: {listed(self.games, 26)}. 'Here' is the "
+                f"paper's own column on the same. Claims about all {len(self.wanted)} games stay SHORT."
             )
         words.append(f"NNM stands for the preset {METHODS[OURS]}: the paper's ratio on layer-normalised features.")
         return Conclusion(self._headline(), rows, words, columns=SCORE_COLUMNS)
@@ -119,7 +119,7 @@ class ScoreTable:
             value = getattr(figures(label, games), name)
             return str(value) if isinstance(value, int) else f"{value:.3f}"
 
-        return shown(self.wanted) + ("" if self.whole else f"; {shown(self.games)} on these {len(self.games)}")
+        return shown(self.wanted) + ("" if self.whole else f"; here {shown(self.games)}")
 
     def _claims(self) -> list[Row]:
         if OURS not in self.methods:
@@ -206,7 +206,7 @@ class ScoreTable:
         turned = interval if interval is None or mine > other else (-interval[1], -interval[0])
         return Row(
             f"{game}: NNM {'above' if mine > other else 'below'} {rival}",
-            f"{figure(mine)} to {figure(other)}",
+            f"{mine:g} to {other:g}",
             told,
             seeds,
             ordered(turned),

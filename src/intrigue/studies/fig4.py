@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, final
 
-from intrigue.studies.atari_study import NOMINAL_STEPS, SMOKE, AtariStudy, Rung, Variant, budgets_of, common_words
+from intrigue.studies.atari_study import NOMINAL_STEPS, SMOKE_STEPS, AtariStudy, Rung, Variant, budgets_of, common_words
 from intrigue.studies.base import SCORE_COLUMNS, Budget, Conclusion, Row, Verdict
 from intrigue.studies.curve_names import Name
-from intrigue.studies.judging import difference, ordered, span
+from intrigue.studies.judging import difference, figure, ordered, span
 from intrigue.studies.registry import register_study
 from intrigue.studies.results import Results
 from intrigue.studies.stats import mean
@@ -24,7 +24,7 @@ GAMES = (*NAMED_GAMES, "Breakout", "Jamesbond", "Krull", "UpNDown")
 OURS = Name("nnm-atari")
 RIVALS = (Name("disagreement-atari"), Name("icm-atari"), Name("rnd-atari"))
 RUNGS = {
-    "smoke": Rung(("Gopher",), SMOKE.steps, SMOKE.seeds),
+    "smoke": Rung(("Gopher",), SMOKE_STEPS, 1),
     "hour": Rung(GAMES, 137 * 16_384, 1),  # 24 runs of 2.2M steps
     "full": Rung(GAMES, NOMINAL_STEPS, 3),
 }
@@ -67,7 +67,7 @@ class Figure4(AtariStudy):
             return rows
         _, best, interval = versus_best(results, game, OURS, RIVALS)
         theirs = results.raw(best, game)
-        told = f"{mean(ours):.4g} to {mean(theirs):.4g} ({best.preset})"
+        told = f"{figure(mean(ours))} to {figure(mean(theirs))} ({best.preset})"
         rows.append(
             Row(f"{game}: NNM above the best other", "-", told, min(len(ours), len(theirs)), ordered(interval),
                 interval=span(interval))

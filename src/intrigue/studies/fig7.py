@@ -19,7 +19,7 @@ from typing import Any, ClassVar, final
 from intrigue.studies.atari_study import (
     METHODS,
     NOMINAL_STEPS,
-    SMOKE,
+    SMOKE_STEPS,
     AtariStudy,
     Rung,
     Variant,
@@ -46,7 +46,7 @@ CLAIMS: Mapping[str, Mapping[str, bool | None]] = {
 }
 WORDS = {True: "loses", False: "gains", None: "-"}
 RUNGS = {
-    "smoke": Rung(("Breakout",), SMOKE.steps, SMOKE.seeds),
+    "smoke": Rung(("Breakout",), SMOKE_STEPS, 1),
     "hour": Rung(GAMES, 122 * 16_384, 1),  # 27 runs of 2.0M steps
     "full": Rung(GAMES, NOMINAL_STEPS, 3),
 }
@@ -92,7 +92,8 @@ class Figure7(AtariStudy):
         interval = difference(noisy, clean)
         claim = CLAIMS[label][game]
         share = f" ({(mean(noisy) - mean(clean)) / abs(mean(clean)):+.0%})" if mean(clean) else ""
-        told = f"{figure(mean(noisy) - mean(clean))}{share}: {scores_text(noisy)} to {scores_text(clean)}"
+        sign = "+" if mean(noisy) > mean(clean) else ""
+        told = f"{sign}{figure(mean(noisy) - mean(clean))}{share}: {scores_text(noisy)} to {scores_text(clean)}"
         turned = interval if interval is None or claim is False else (-interval[1], -interval[0])
         verdict: Verdict | None = None if claim is None else ordered(turned)
         quantity = f"{game}: {label} with {units} noise"

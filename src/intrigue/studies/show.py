@@ -8,6 +8,7 @@ from rich.text import Text
 
 from intrigue.studies.base import Conclusion
 
+ROOMY = 110  # characters
 COLORS = {"PASS": "green", "SHORT": "yellow", "FAIL": "red"}
 
 
@@ -15,10 +16,16 @@ def show(title: str, what: str, conclusion: Conclusion) -> None:
     """Print the table, the words, the files and, last, the headline; `what` says what the table is of."""
     console = Console(highlight=False)
     table = Table(title=f"{title} ({what})", title_justify="left")
-    for name, heading in conclusion.columns.items():
-        table.add_column(heading, justify="right" if name == "seeds" else "left", overflow="fold")
-    for row in conclusion.rows:
-        table.add_row(*(Text(cell, style=COLORS.get(cell, "")) for cell in conclusion.cells(row)))
+    cells = [conclusion.cells(row) for row in conclusion.rows]
+    # A column without a single entry would only make the others narrow.
+    filled = [place for place in range(len(conclusion.columns)) if any(row[place] != "-" for row in cells)]
+    headings = list(conclusion.columns.items())
+    for name, heading in (headings[place] for place in filled):
+        # Room for a preset's name in one piece; in a narrow window every column needs what there is.
+        width = 26 if name == "quantity" and console.width >= ROOMY else None
+        table.add_column(heading, justify="right" if name == "seeds" else "left", overflow="fold", min_width=width)
+    for row in cells:
+        table.add_row(*(Text(row[place], style=COLORS.get(row[place], "")) for place in filled))
     console.print(table)
     for sentence in conclusion.words:
         console.print(Text(sentence))
