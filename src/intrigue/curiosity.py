@@ -200,12 +200,11 @@ class Curiosity(nn.Module):
 
     def _normalize(self, obs: Tensor) -> Tensor:
         cfg, moments = self.cfg, self.obs_moments
-        normal = obs.to(torch.float32, copy=True)  # of our own, so that the rest needs no further memory
         if cfg.obs_norm == "none":
-            return normal.div_(255) if self.spaces.obs.kind == "pixels" else normal
+            return obs.float() / 255 if self.spaces.obs.kind == "pixels" else obs.to(torch.float32, copy=True)
         # One scalar for all elements keeps rare elements small (Disagreement); per element is RND's way.
         std = moments.std().mean() if cfg.obs_norm == "scalar" else moments.std()
-        normal.sub_(moments.mean.float()).div_(std.float())
+        normal = (obs - moments.mean.float()).div_(std.float())  # bytes become floats on the way, in one pass
         return normal.clamp_(-cfg.obs_clip, cfg.obs_clip) if cfg.obs_clip else normal
 
     def _mix(self, batch: Transitions, raw: Tensor, loss: float) -> RewardStep:

@@ -83,7 +83,7 @@ class ActorCritic(nn.Module):
             return obs.float() / 255 if self.pixels else obs
         std = self.obs_moments.std()
         scale = std.mean() if self.input_norm == "scalar" else std
-        return (obs.float() - self.obs_moments.mean.float()) / scale.float()
+        return (obs - self.obs_moments.mean.float()) / scale.float()
 
 
 def pixel_body(shape: tuple[int, ...], features: int, style: Style) -> nn.Module:
