@@ -9,13 +9,13 @@ import time
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import numpy as np
 import torch
 import tyro
 
+from intrigue.bench.env_rates import stepping
 from intrigue.bench.machine import machine
 from intrigue.bench.memory import resident_peak
-from intrigue.bench.train_phases import SETTLING, ceiling, phases
+from intrigue.bench.train_phases import SETTLING, phases
 from intrigue.config import RunConfig, resolve
 from intrigue.errors import ConfigError, Problem
 from intrigue.presets import preset_layer
@@ -74,14 +74,13 @@ def measured(cfg: RunConfig, preset: str, rollouts: int) -> dict[str, Any]:
             torch.cuda.reset_peak_memory_stats(device)
         parts.collector.start()
         started = time.perf_counter() - began
-        rng = np.random.default_rng(0)
-        before = ceiling(pool, CEILING_SECONDS, rng)
+        before = stepping(pool, CEILING_SECONDS)
         parts.collector.start()
         with torch.no_grad():
             parts.curiosity.warm_up(parts.collector.current().unsqueeze(0))
             parts.agent.warm_up(parts.collector.current().unsqueeze(0))
         found = phases(parts, rollouts, lambda n: _progress(n, SETTLING + rollouts))
-        after = ceiling(pool, CEILING_SECONDS, rng)
+        after = stepping(pool, CEILING_SECONDS)
         steps = pool.num_envs * parts.collector.rollout_steps
         speed = steps * rollouts / found.total()
         reached = (before + after) / 2

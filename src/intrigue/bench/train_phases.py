@@ -1,4 +1,4 @@
-"""Where the time of training goes: stepping, scoring, the reward's learning, the agent's; and the pool's ceiling."""
+"""Where the time of training goes: stepping, scoring, the reward's learning, the agent's."""
 
 from __future__ import annotations
 
@@ -6,12 +6,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-import numpy as np
 import torch
 
-from intrigue.envs.pool import Pool
 from intrigue.precision import exact_float32
-from intrigue.spaces import Array
 from intrigue.training.build import Parts
 from intrigue.types import Transitions
 
@@ -43,32 +40,6 @@ class Phases:
             "reward_learning": (sum(self.curiosity) - scoring) / total,
             "agent_learning": sum(self.agent) / total,
         }
-
-
-def ceiling(pool: Pool, seconds: float, rng: np.random.Generator) -> float:
-    """Agent steps a second of this pool under random actions, groups in turn, with nobody learning."""
-    spec = pool.spaces.action
-
-    def draw(rows: slice) -> Array:
-        count = rows.stop - rows.start
-        if spec.kind == "continuous":
-            within: Array = rng.uniform(spec.low, spec.high, (count, *spec.shape)).astype(spec.dtype)
-            return within
-        chosen: Array = rng.integers(0, spec.sizes, (count, len(spec.sizes)))
-        return chosen.reshape(count, *spec.shape).astype(spec.dtype)
-
-    for group, rows in enumerate(pool.groups):
-        pool.send(group, draw(rows))
-    began, rounds = time.perf_counter(), 0
-    while time.perf_counter() - began < seconds:
-        for group, rows in enumerate(pool.groups):
-            pool.receive(group)
-            pool.send(group, draw(rows))
-        rounds += 1
-    taken = time.perf_counter() - began
-    for group in range(len(pool.groups)):
-        pool.receive(group)
-    return rounds * pool.num_envs / taken
 
 
 def phases(parts: Parts, rollouts: int, told: Callable[[int], None]) -> Phases:
