@@ -3,7 +3,7 @@
 from intrigue.scores.aggregate import (
     AGGREGATES,
     Interval,
-    aggregate,
+    aggregates,
     difference_interval,
     games_interval,
     iqm,
@@ -25,7 +25,7 @@ __all__ = [
     "PaperRow",
     "Reference",
     "above_human",
-    "aggregate",
+    "aggregates",
     "difference_interval",
     "games_interval",
     "iqm",

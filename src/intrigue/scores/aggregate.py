@@ -50,7 +50,7 @@ def iqm(scores: Scores) -> float:
 AGGREGATES: Mapping[str, Statistic] = {"mean": mean, "median": median, "IQM": iqm}
 
 
-def aggregate(scores: Sequence[float]) -> dict[str, float]:
+def aggregates(scores: Sequence[float]) -> dict[str, float]:
     """All aggregates of one score per game."""
     matrix = np.asarray(scores, dtype=np.float64)[None]
     return {name: statistic(matrix) for name, statistic in AGGREGATES.items()}
