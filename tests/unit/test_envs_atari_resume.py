@@ -29,7 +29,7 @@ SEVERAL = ("Breakout", "Assault", "Amidar", "Qbert", "Tetris", "Pitfall2", "Mont
 
 
 def screens(emulator: Emulator) -> tuple[Any, ...]:
-    return (emulator.older.tobytes(), emulator.newer.tobytes(), emulator._ale.getRAM().tobytes(), emulator.lives)
+    return (emulator.older.tobytes(), emulator.newer.tobytes(), emulator.console.getRAM().tobytes(), emulator.lives)
 
 
 def step_on(env: Any, actions: Any) -> list[Any]:
@@ -106,9 +106,9 @@ def assert_reset_is_free_of_the_past(rom_id: str, pasts: int) -> None:
         other.play(rng.choice(other.minimal_actions, size=int(rng.integers(1, 300))).tolist())
         if past % 2:
             for place, value in enumerate(rng.integers(256, size=128).tolist()):
-                other._ale.setRAM(place, value)
+                other.console.setRAM(place, value)
         # What stands in for the reset, and the reset itself.
-        other.new_game() if past % 4 < 2 else other._ale.reset_game()
+        other.new_game() if past % 4 < 2 else other.console.reset_game()
         got: list[Any] = [screens(other)[:2] if past % 4 < 2 else expected[0]]
         for action in script:
             other.play([action])
@@ -133,17 +133,17 @@ def test_where_a_reset_remembers_it_is_left_to_the_emulator() -> None:
     """The exceptions are needed: Assault's memory after a reset depends on the game before."""
     emulator = Emulator("assault")
     emulator.new_game()
-    first = emulator._ale.getRAM()
+    first = emulator.console.getRAM()
     emulator.play([1] * 300)
     emulator.new_game()
-    assert (emulator._ale.getRAM() != first).any()
+    assert (emulator.console.getRAM() != first).any()
 
 
 def test_the_emulators_own_state_is_not_enough_for_qbert() -> None:
     """Why Q*bert is replayed: fails, to be removed, once ale-py saves what it lacks."""
     one, two = Emulator("qbert"), Emulator("qbert")
     one.play([0] * 50)
-    two._ale.restoreState(one._ale.cloneState(include_rng=True))
+    two.console.restoreState(one.console.cloneState(include_rng=True))
     different = False
     for _ in range(60):
         one.play([0])

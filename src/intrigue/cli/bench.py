@@ -11,6 +11,8 @@ from intrigue.errors import ConfigError, unknown_name
 TARGETS = {
     "score": "the nuclear norm: time beside one read of its input and torch's ways, error against the exact SVD",
     "rewards": "what each reward costs per transition, in time and memory",
+    "env": "a pool of environments: steps a second beside the bare environment's, time to start, memory",
+    "train": "training with a preset: steps a second beside the pool's ceiling, the share of each phase",
 }
 USAGE = """usage: intrigue bench TARGET [ARGUMENTS]
 
@@ -21,6 +23,7 @@ Speed on this machine, with what it is to be held against beside it.
 Every target has --help. Examples:
   intrigue bench score
   intrigue bench rewards --help
+  intrigue bench env atari/Breakout --envs 8 --workers 2
 """
 
 

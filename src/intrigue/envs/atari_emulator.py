@@ -62,15 +62,15 @@ class Emulator:
         self._marks = rom_id not in NO_STATE
         ALEInterface.setLoggerMode(LoggerMode.Error)
         self._load()
-        self.minimal_actions = [each.value for each in self._ale.getMinimalActionSet()]
-        self.height, self.width = self._ale.getScreenDims()
-        self.older, self.newer = self._ale.getScreen(), self._ale.getScreen()
+        self.minimal_actions = [each.value for each in self.console.getMinimalActionSet()]
+        self.height, self.width = self.console.getScreenDims()
+        self.older, self.newer = self.console.getScreen(), self.console.getScreen()
         self._start_screen = self.newer.copy()
 
     def new_game(self) -> None:
         """What the console's reset does: exactly, but faster where restoring the first start is the same."""
         if not self._is_fresh():
-            self._restart()
+            self.restart()
         self._show_start()
 
     def load_again(self) -> None:
@@ -80,7 +80,7 @@ class Emulator:
 
     def play(self, actions: list[int]) -> tuple[float, bool]:
         """Show these actions to the game, one frame each, until it is over; the score gained, and whether it is."""
-        ale, score = self._ale, 0
+        ale, score = self.console, 0
         for action in actions:
             score += ale.act(action)
             self.older, self.newer = self.newer, self.older
@@ -96,11 +96,11 @@ class Emulator:
     @property
     def lives(self) -> int:
         """Lives left, 0 where the game does not count them."""
-        return self._ale.lives()
+        return self.console.lives()
 
     def picture(self) -> Bytes:
         """The screen in colour, (height, width, 3)."""
-        return self._ale.getScreenRGB()
+        return self.console.getScreenRGB()
 
     def snapshot(self) -> State:
         """A base state, the events since, and what must be there once they have been played again."""
@@ -115,11 +115,11 @@ class Emulator:
             self._show_start()
         else:
             self._base = ALEState(np.asarray(state["base"], np.uint8).tobytes())
-            self._ale.restoreState(self._base)
+            self.console.restoreState(self._base)
         self._log, self._base_log, self._mark = bytearray(), bytearray(), None
         for event in np.asarray(state["events"], np.uint8).tolist():
             if event == RESTART:
-                self._restart()
+                self.restart()
                 self._show_start()
             else:
                 self.play([event])
@@ -136,46 +136,47 @@ class Emulator:
 
     def _show_start(self) -> None:
         # A restored state leaves the old picture standing until the next frame.
-        self.newer[...] = self._start_screen if self._keeps_start else self._ale.getScreen()
+        self.newer[...] = self._start_screen if self._keeps_start else self.console.getScreen()
         self.older[...] = self.newer
 
     def _witness(self) -> dict[str, Any]:
         return {
-            "memory": self._ale.getRAM(),
+            "memory": self.console.getRAM(),
             "older": self.older.copy(),
             "newer": self.newer.copy(),
-            "lives": self._ale.lives(),
-            "over": self._ale.game_over(),
+            "lives": self.console.lives(),
+            "over": self.console.game_over(),
         }
 
     def _load(self) -> None:
-        self._ale = ALEInterface()
+        self.console = ALEInterface()
         # Sticky actions are drawn outside: the emulator forgets its last action when it is saved.
-        self._ale.setFloat("repeat_action_probability", 0.0)
-        self._ale.setInt("random_seed", 0)  # A fixed one, lest it take the clock; nothing draws from it.
-        self._ale.loadROM(self._path)
-        self._ale.reset_game()
-        self._start = self._ale.cloneState()
+        self.console.setFloat("repeat_action_probability", 0.0)
+        self.console.setInt("random_seed", 0)  # A fixed one, lest it take the clock; nothing draws from it.
+        self.console.loadROM(self._path)
+        self.console.reset_game()
+        self._start = self.console.cloneState()
         self._base, self._mark = None, None
         self._base_log, self._log = bytearray(), bytearray()
 
-    def _restart(self) -> None:
+    def restart(self) -> None:
+        """A new game, without a look at its picture."""
         if self._rom_id in NO_STATE:
             # Q*bert's and Tetris's resets leave what a fresh load leaves (tests compare): the past can be forgotten.
             if self._rom_id in NO_STATE_NOR_RESET:
                 self._load()
             else:
-                self._ale.reset_game()
+                self.console.reset_game()
                 self._log.clear()
             return
         if self._keeps_start:
-            self._ale.restoreState(self._start)
+            self.console.restoreState(self._start)
         else:
-            self._ale.reset_game()
+            self.console.reset_game()
         self._log.append(RESTART)
 
     def _set_mark(self) -> None:
         if self._mark is not None:
             self._base, self._base_log = self._mark, bytearray()
         self._base_log += self._log
-        self._mark, self._log = self._ale.cloneState(), bytearray()
+        self._mark, self._log = self.console.cloneState(), bytearray()

@@ -30,11 +30,15 @@ class EnvMaker:
         self._make: Callable[[], Any] | None = None
 
     def __call__(self) -> Env:
-        if self._make is None:
-            self._make = self._prepared()
-        environment = self._make()
+        environment = self.check()()
         assert isinstance(environment, Env)
         return environment
+
+    def check(self) -> Callable[[], Any]:
+        """Refuse a wrong id or option without building anything; else what builds."""
+        if self._make is None:
+            self._make = self._prepared()
+        return self._make
 
     def _prepared(self) -> Callable[[], Any]:
         family, name = split_id(self._env_id)
