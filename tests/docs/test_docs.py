@@ -159,7 +159,7 @@ def emitted(agent: str, reward: str, folder: Path) -> set[str]:
     special = {"env": "noisy-tv", "curiosity.feature_noise": 0.1}
     special |= {key: value for key, value in SHORT.items() if key.partition(".")[2] in known["agent"]}
     try:
-        config = resolve(tiny, special, {"agent": agent, "reward": reward, "steps": 128})
+        config = resolve({**tiny, **special, "agent": agent, "reward": reward, "steps": 128})
     except ConfigError:
         assert AGENTS.get(agent).cls.feed == "replay"
         return set()
