@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
+import math
 import re
 
 import pytest
+import torch
 
 from intrigue.cli import main
 from intrigue.config import resolve
@@ -15,6 +18,8 @@ from intrigue.errors import ConfigError
 from intrigue.presets import PRESETS, preset_layer
 from intrigue.rewards.registry import REWARDS
 from intrigue.spaces import ActionSpec, ObsSpec, Spaces
+from intrigue.training.build import build
+from intrigue.training.rollout import rollout
 
 ATARI = [name for name in PRESETS.names() if "atari" in name]
 FULL = [name for name in ATARI if not name.endswith("-small")]
@@ -199,3 +204,30 @@ def test_a_missing_emulator_is_answered_with_the_command_that_installs_it(monkey
 def test_a_wrong_preset_is_answered_with_the_nearest():
     with pytest.raises(ConfigError, match="Did you mean 'nnm-atari'"):
         preset_layer("nnm-atary")
+
+
+@pytest.mark.parametrize("name", [*sorted(BONUS), "nnm-atari-int-ext", "nnm-atari-small"])
+def test_a_preset_trains(name):
+    """A rollout of random steps, then one that is learned from, at sizes that take a moment."""
+    fields = REWARDS.declaration(resolve(preset_layer(name)).reward_name).hints()
+    shrunk = {"reward.feature_dim": 8, "reward.hidden": 8, "reward.blocks": 1, "reward.memory": 16}
+    shrunk = {path: value for path, value in shrunk.items() if path.removeprefix("reward.") in fields}
+    sizes = {
+        "pool.num_envs": 2, "pool.groups": 2, "pool.workers": 0, "agent.rollout_steps": 6, "agent.minibatches": 2,
+        "agent.features": 8, "curiosity.minibatches": 2, "curiosity.warmup_steps": 12, "device": "cpu",
+    }  # fmt: skip
+    config = resolve(preset_layer(name), sizes, shrunk)
+    with contextlib.closing(build(config)) as parts:
+        parts.collector.start()
+        steps = rollout(parts, config.curiosity.warmup_steps)
+        before = {key: value.clone() for key, value in parts.agent.named_parameters()}
+        for _ in range(6):
+            warmed = next(steps)
+        assert all(torch.equal(value, before[key]) for key, value in parts.agent.named_parameters())
+        for _ in range(6):
+            learned = next(steps)
+        assert "losses/policy_loss" not in warmed.metrics
+        assert all(math.isfinite(value) for value in learned.metrics.values())
+        assert any(not torch.equal(value, before[key]) for key, value in parts.agent.named_parameters())
+        if config.reward_name != "none":
+            assert learned.metrics["intrinsic/raw_mean"] > 0
