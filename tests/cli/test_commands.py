@@ -143,7 +143,7 @@ def test_list_names_everything(run):
             "rnd-atari",
             "rnd-atari-int-ext",
         ],
-        "studies": ["fig1", "forms", "quickstart", "rewards"],
+        "studies": ["fig1", "fig4", "fig5", "fig7", "forms", "quickstart", "rewards", "table2", "table3"],
     }.items():
         lines = intrigue("list", kind, cwd=run)[0].splitlines()
         assert [line.split()[0] for line in lines] == known

@@ -432,3 +432,28 @@ def test_table_from_files_of_the_command(capsys, tmp_path, monkeypatch, folder):
     assert {"curves.png", "curves.svg", "scores.csv", "table.csv", "words.txt"} == {
         path.name for path in (tmp_path / "out").iterdir()
     }
+
+
+def test_the_documentation_quotes_what_is_computed(monkeypatch):
+    monkeypatch.undo()  # the intervals quoted are of all resamples
+    page = (Path(__file__).parents[2] / "docs" / "studies.md").read_text()
+    flat = " ".join(page.split())
+    found = recheck_table2()
+    for sentence in found.words:
+        assert " ".join(sentence.split()) in flat, sentence
+    rows = rows_of(found)
+    for start, quantity in {
+        "median, corrected": "median HNS, {}",
+        "IQM, corrected": "IQM HNS, {}",
+        "mean without Jamesbond": "mean HNS, {}, without Jamesbond",
+        "… nor Breakout": "mean HNS, {}, without Jamesbond, Breakout",
+        "… nor Krull, Gopher": "mean HNS, {}, without Jamesbond, Breakout, Krull, Gopher",
+    }.items():
+        cells = " | ".join(rows[quantity.format(method)].recomputed for method in METHODS)
+        assert f"| {start} | {cells} |" in page
+    for start, field in {"as printed": "printed", "corrected": "recomputed"}.items():
+        pairs = [
+            f"{getattr(rows[f'mean HNS, {method}'], field)}, {getattr(rows[f'superhuman games, {method}'], field)}"
+            for method in METHODS
+        ]
+        assert f"| {start} | {' | '.join(pairs)} |" in page
