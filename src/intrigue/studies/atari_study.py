@@ -40,11 +40,12 @@ METHODS = {"Disagreement": Name("disagreement-atari"), "ICM": Name("icm-atari"),
 
 @dataclass(frozen=True)
 class Rung:
-    """The games of one rung of the budgets."""
+    """The games of one rung of the budgets, and what it does without."""
 
     games: Sequence[str]
     steps: int
     seeds: int
+    skipped: Sequence[Name] = ()
 
     def budget(self, name: str) -> Budget:
         """One run at a time: a full-sized run takes all cores for its emulators."""
@@ -78,6 +79,7 @@ class AtariStudy(Study, FromCurves, abc.ABC):
             for rung, plan in self.rungs.items()
             for game in plan.games
             for variant in self.variants
+            if variant.name not in plan.skipped
         ]
 
     @final

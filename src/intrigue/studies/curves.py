@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from intrigue.envs.registry import split_id
-from intrigue.errors import CheckpointError, ConfigError
+from intrigue.errors import ConfigError
 from intrigue.run.atomic import write_file
 from intrigue.run.folder import RunFolder, read_config
 from intrigue.run.journal import WINDOW
@@ -73,6 +73,7 @@ def export(
 ) -> Path:
     """Write the curves of these run folders, finished or not, to `path`, and give it back.
 
+    A run that has not logged anything yet adds no row.
     `named` says what a run is called, from its folder and its configuration; by default the nearest preset's name.
     """
     text = io.StringIO()
@@ -161,7 +162,7 @@ def _rows(run: RunFolder, config: Mapping[str, Any], name: Name, every: int) -> 
         raise ConfigError(f"{run.path} is a run of {config['env']['id']}. Accepted: runs of atari/<Game>.")
     metrics, episodes = read_metrics(run.metrics).columns, read_episodes(run.episodes).columns
     if not metrics.get("step"):
-        raise CheckpointError(f"{run.path} has no rows in metrics.csv yet; train it further, or leave it out.")
+        return []  # it has only begun
     ends, returns = np.asarray(episodes["step"]), np.asarray(episodes["episodic_return"])
     fixed = [game, name.preset, name.changes, str(config["reward"]["name"]), str(config["run"]["seed"])]
     rows, before = [], (0.0, 0.0)

@@ -46,7 +46,9 @@ CLAIMS: Mapping[str, Mapping[str, bool | None]] = {
 }
 WORDS = {True: "loses", False: "gains", None: "-"}
 RUNGS = {
-    "smoke": Rung(("Breakout",), SMOKE_STEPS, 1),
+    "smoke": Rung(
+        ("Breakout",), SMOKE_STEPS, 1, skipped=[Variant(name.preset, RELATIVE).name for name in METHODS.values()]
+    ),
     "hour": Rung(GAMES, 122 * 16_384, 1),  # 27 runs of 2.0M steps
     "full": Rung(GAMES, NOMINAL_STEPS, 3),
 }
