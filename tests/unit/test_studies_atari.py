@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -178,6 +179,16 @@ def test_small_sizes_are_only_compared_among_themselves():
     assert alone.small and alone.raw(Name("nnm-atari"), "Pong") == [1.0]
     mixed = results_of([curve("Pong", "nnm-atari-small", 1.0), curve("Pong", "nnm-atari", 2.0)])
     assert not mixed.small and mixed.raw(Name("nnm-atari"), "Pong") == [2.0]
+
+
+def test_small_sizes_decide_nothing(tmp_path):
+    levels = {"nnm-atari": 10.0, "disagreement-atari": 2.0, "icm-atari": 2.0}
+    curves = [curve("Breakout", preset, level, seed) for preset, level in levels.items() for seed in range(2)]
+    small = [replace(each, name=Name(each.name.preset + "-small")) for each in curves]
+    quantity = "Breakout: NNM above Disagreement"
+    study = STUDIES.get("table2").cls()
+    assert rows_of(study.conclude_from(curves, tmp_path))[quantity].verdict == "PASS"
+    assert rows_of(study.conclude_from(small, tmp_path))[quantity].verdict == "SHORT"
 
 
 def test_rules_of_judgement():

@@ -100,8 +100,12 @@ class AtariStudy(Study, FromCurves, abc.ABC):
         scores = write_scores(results, out / "scores.csv")
         told = self.judge(results)
         pictures = draw_curves(results, out, self.title)
-        size = ["Laptop sizes: these scores cannot be compared with the paper's."] if results.small else []
-        return replace(told, words=[*size, *told.words, *results.notes], files=[*pictures, scores])
+        rows, words = list(told.rows), [*told.words, *results.notes]
+        if results.small:
+            # The paper claims nothing about laptops.
+            rows = [replace(row, verdict=row.verdict and "SHORT") for row in rows]
+            words.insert(0, "Laptop sizes: these scores cannot be compared with the paper's, so nothing is judged.")
+        return replace(told, rows=rows, words=words, files=[*pictures, scores])
 
     @abc.abstractmethod
     def judge(self, results: Results) -> Conclusion:

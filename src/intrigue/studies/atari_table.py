@@ -98,7 +98,7 @@ class ScoreTable:
             target = getattr(figures(label, self.wanted), FIELDS[kind]) if self.checkable else self.claimed[label].mean
             verdict = None
             if kind == "mean":
-                verdict = reached(interval, target, nominal) if self.whole and not self.results.small else "SHORT"
+                verdict = reached(interval, target, nominal) if self.whole else "SHORT"
             rows.append(
                 Row(f"{kind} HNS, {label}", paper, f"{statistic(scores):.3f}", len(scores), verdict,
                     recomputed=self._recomputed(label, FIELDS[kind]), interval=span(interval, 3))
