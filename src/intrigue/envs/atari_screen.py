@@ -11,12 +11,16 @@ end. `bilinear` keeps greys in sixteenths and drops the fraction of the result, 
 levels: as the originals do, which compute in floating point and differ from this by at most one level.
 
 The screens come as indices into the console's 128 colours, so max and luminance of two pixels are one look-up. Most
-pixels are those of the step before: only words of eight pixels that changed are looked up again.
+pixels are alike in both screens: greys are looked up from the newer one, two neighbours at once, and then corrected in
+words of eight pixels that differ. Nothing is kept from one picture to the next, and all environments of a process that
+show alike share tables and room: with little memory of its own the emulator's stays in the processor's cache.
 """
 
 from __future__ import annotations
 
+import functools
 import math
+import threading
 from typing import Literal, final
 
 import numpy as np
@@ -30,6 +34,7 @@ Bytes = NDArray[np.uint8]
 LUMINANCE = (299, 587, 114)  # ITU-R BT.601, in thousandths.
 GREY_PARTS = {"bilinear": 16, "area": 1}  # Parts of a grey level that are kept: the most that float32 sums exactly.
 WORD = 8  # Pixels compared at once: one 64-bit word.
+PAIRS = 1 << 16  # Values of two neighbouring pixels.
 BLOCKS = 7  # Matrices are products of small blocks along their diagonal; measured: 7 is best for 210 rows.
 EXACT_FLOAT32 = 2**24  # Whole numbers up to here are exact in float32.
 # A quotient below 256 whose denominator is below this lies further from the next whole number than float32 rounds.
@@ -82,51 +87,77 @@ class AxisFilter:
 
 
 @final
-class Screen:
-    """Turns pairs of raw screens of one size into pictures."""
+class Room:
+    """Tables of one kind of screen, and room to work in."""
 
     def __init__(self, palette: Bytes, height: int, width: int, kind: Literal["bilinear", "area"]) -> None:
         rows, columns = AxisFilter(height, kind), AxisFilter(width, kind)
         table = grey_table(palette, kind)
         divisor = rows.sums[:, None] * columns.sums[None] * GREY_PARTS[kind]
         exact = table.max() * rows.sums.max() * columns.sums.max() < EXACT_FLOAT32 and divisor.max() < EXACT_QUOTIENT
-        self._type = dtype = np.dtype(np.float32 if exact else np.float64)
-        self._table = table.astype(dtype).reshape(-1)
-        self._divisor = divisor.astype(dtype)
-        self._half = self._divisor / 2 if kind == "area" else None
-        self._rows, self._columns = rows.weights.astype(dtype), columns.weights.astype(dtype).transpose(0, 2, 1).copy()
+        dtype, pair = (np.float32, np.complex64) if exact else (np.float64, np.complex128)
+        self.table = table.astype(dtype).reshape(-1)
+        # Two greys that lie side by side move as one number of twice the size.
+        neighbours = np.arange(PAIRS, dtype=np.uint16).view(np.uint8).reshape(PAIRS, 2)
+        self.pairs = np.ascontiguousarray(table.diagonal().astype(dtype)[neighbours]).view(pair).reshape(-1)
+        self.divisor = divisor.astype(dtype)
+        self.half = self.divisor / 2 if kind == "area" else None
+        self.row_weights = rows.weights.astype(dtype)
+        self.column_weights = columns.weights.astype(dtype).transpose(0, 2, 1).copy()
 
         grey = np.zeros((height + 2 * rows.pad, width), dtype)
-        self._words = grey[rows.pad : rows.pad + height].reshape(-1, WORD)
+        inner = grey[rows.pad : rows.pad + height]
+        self.words, self.grey = inner.reshape(-1, WORD), inner.view(pair)
+        self.index = np.zeros((height, width // 2), np.intp)
         middle = np.zeros((SIDE, width + 2 * columns.pad), dtype)
-        self._middle = middle[:, columns.pad : columns.pad + width].reshape(rows.blocks, -1, width)
-        self._sums = np.empty((SIDE, SIDE), dtype)
+        self.middle = middle[:, columns.pad : columns.pad + width].reshape(rows.blocks, -1, width)
+        self.sums = np.empty((SIDE, SIDE), dtype)
         # Views onto the blocks' windows, which overlap where filters reach into the neighbouring block.
         down, across = grey.strides
-        self._row_windows = as_strided(
+        self.row_windows = as_strided(
             grey, (rows.blocks, rows.window, width), (rows.stride * down, down, across), writeable=False
         )
         down, across = middle.strides
-        self._column_windows = as_strided(
+        self.column_windows = as_strided(
             middle, (columns.blocks, SIDE, columns.window), (columns.stride * across, down, across), writeable=False
         )
-        self._split_sums = self._sums.reshape(SIDE, columns.blocks, -1).transpose(1, 0, 2)
-        self._old, self._new = np.zeros((2, height * width // WORD), np.uint64)  # The screens before, as words.
-        self._words[:] = self._table[0]  # What the table says of two screens of index 0, which is what came before.
+        self.split_sums = self.sums.reshape(SIDE, columns.blocks, -1).transpose(1, 0, 2)
+
+
+@final
+class RoomOfThread(threading.local):
+    """A room per thread, since two threads cannot work in one."""
+
+    def __init__(self, palette: bytes, height: int, width: int, kind: Literal["bilinear", "area"]) -> None:
+        self.own = Room(np.frombuffer(palette, np.uint8).reshape(256, 3), height, width, kind)
+
+
+room_of_thread = functools.lru_cache(maxsize=8)(RoomOfThread)  # A process shows one game, tests a few.
+
+
+@final
+class Screen:
+    """Turns pairs of raw screens of one size into pictures."""
+
+    def __init__(self, palette: Bytes, height: int, width: int, kind: Literal["bilinear", "area"]) -> None:
+        self._rooms = room_of_thread(palette.tobytes(), height, width, kind)
 
     def __call__(self, older: Bytes, newer: Bytes, out: Bytes) -> None:
         """Write the picture of two screens (height, width) of colour indices into `out` (84, 84)."""
+        room = self._rooms.own
+        room.index[...] = newer.view(np.uint16)
+        room.pairs.take(room.index, out=room.grey, mode="clip")  # No index is too large; `raise` would copy the result.
         old, new = older.reshape(-1).view(np.uint64), newer.reshape(-1).view(np.uint64)
-        changed = np.flatnonzero((old != self._old) | (new != self._new))
-        self._old[:], self._new[:] = old, new
-        if changed.size:
-            pair = old.take(changed).view(np.uint8).astype(np.uint16)
-            pair <<= 8
-            pair |= new.take(changed).view(np.uint8)
-            self._words[changed] = self._table.take(pair).reshape(-1, WORD)
-        np.matmul(self._rows, self._row_windows, out=self._middle)
-        np.matmul(self._column_windows, self._columns, out=self._split_sums)
-        if self._half is not None:
-            self._sums += self._half
-        self._sums /= self._divisor
-        np.copyto(out, self._sums, casting="unsafe")
+        differ = (old != new).nonzero()[0]
+        if differ.size:
+            both = old.take(differ).view(np.uint8).astype(np.uint16)
+            both <<= 8
+            both |= new.take(differ).view(np.uint8)
+            room.words[differ] = room.table.take(both).reshape(-1, WORD)
+        np.matmul(room.row_weights, room.row_windows, out=room.middle)
+        np.matmul(room.column_windows, room.column_weights, out=room.split_sums)
+        sums = room.sums
+        if room.half is not None:
+            sums += room.half
+        sums /= room.divisor
+        np.copyto(out, sums, casting="unsafe")
