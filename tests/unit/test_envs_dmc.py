@@ -264,7 +264,7 @@ def test_divergence_is_a_fault_with_seed_and_step() -> None:
     saved["envs"][1] = diverging(saved["envs"][1])
     pool.restore(saved)
     seed = saved["envs"][1]["seed"]
-    text = rf"dmc/cartpole_swingup, index 1, step 5: the physics diverged at step 4 of an episode \(seed {seed}\)"
+    text = rf"dmc/cartpole_swingup, index 1, step 5: the physics diverged after step 4 of an episode \(seed {seed}\)"
     with pytest.raises(EnvironmentFault, match=text) as caught:
         pool.step(actions)
     assert "max_divergences" in str(caught.value) and "Traceback" not in str(caught.value)
@@ -274,7 +274,7 @@ def test_a_number_that_is_not_finite_is_a_divergence_too() -> None:
     env: Any = make_env("dmc/cartpole_swingup", {})
     env.reset(0)
     env._dm.task.get_reward = lambda physics: np.nan
-    with pytest.raises(Exception, match=r"diverged at step 1 of an episode \(seed 0\): .* not finite"):
+    with pytest.raises(Exception, match=r"diverged after step 1 of an episode \(seed 0\): .* not finite"):
         env.step(np.zeros(1))
 
 
@@ -283,7 +283,7 @@ def test_some_divergences_may_be_allowed_and_end_their_episode() -> None:
     env.reset(2)
     before = env.step(np.zeros(1)).obs.copy()
     env.restore(diverging(env.snapshot()))
-    with pytest.warns(RuntimeWarning, match=r"diverged at step 1 .*seed 2.* cut off"):
+    with pytest.warns(RuntimeWarning, match=r"diverged after step 1 .*seed 2.* cut off"):
         step = env.step(np.zeros(1))
     assert (step.reward, step.terminated, step.truncated) == (0.0, False, True)
     np.testing.assert_array_equal(step.obs, before)

@@ -56,7 +56,7 @@ class DmcConfig:
 class DeepMindControl(Env):
     """One task. dm_control is imported when it is built, so that names can be checked without it."""
 
-    examples = ("walker_run", "walker", "point_mass_hard")
+    examples = ("walker_run", "point_mass_hard")
 
     def __init__(self, cfg: DmcConfig, name: str, render: bool = False) -> None:
         self._cfg = cfg
@@ -67,11 +67,12 @@ class DeepMindControl(Env):
         self._time, self._seed, self._diverged = 0, 0, 0
         self._build()
         size = _flat(self._dm.reset()).size  # Also lets the arm's model be compiled, which draws once and never again.
-        self._obs: Array = np.zeros((3 * cfg.frame_stack, SIDE, SIDE) if cfg.pixels else (size,), np.float32)
         states = gym.spaces.Box(-np.inf, np.inf, (size,), np.float32)
         pictures = gym.spaces.Box(0, 255, (3 * cfg.frame_stack, SIDE, SIDE), np.uint8)
+        seen = pictures if cfg.pixels else states
+        self._obs: Array = np.zeros(seen.shape, seen.dtype)
         self.info = EnvInfo(
-            pictures if cfg.pixels else states,
+            seen,
             gym.spaces.Box(-1.0, 1.0, self._low.shape, np.float32),
             frames_per_step=cfg.action_repeat,
         )
@@ -189,7 +190,7 @@ class Divergence(Violation):
     def __init__(self, seed: int, step: int, cause: str, allowed: int) -> None:
         Exception.__init__(
             self,
-            f"the physics diverged at step {step} of an episode (seed {seed}): {cause.strip().splitlines()[0]} "
+            f"the physics diverged after step {step} of an episode (seed {seed}): {cause.splitlines()[0].rstrip('.')}. "
             f"Accepted: a simulation that stays finite. Raise max_divergences, now {allowed}, to cut such episodes "
             "off instead, or take another seed.",
         )
