@@ -33,7 +33,7 @@ BAD_VALUES = {
     "reward.n": ["0", "-2", "five"],
     "reward.nn": ["5"],
     "pool.num-envs": ["0", "x"],
-    "pool.workers": ["17", "-1"],
+    "pool.workers": ["17", "-2"],
     "pool.step-timeout-seconds": ["0", "-3"],
     "curiosity.int-coef": ["inf", "x"],
     "curiosity.streams": ["three"],
@@ -51,6 +51,7 @@ BAD_FILES = [
     '{"reward": {"name": "nope"}}', '{"reward": {"name": "nnm", "form": 3}}', '{"agent": {"name": "ppo", "clip": NaN}}',
     '{"agent": {"name": "ppo", "clip": true}}', '{"surprise": {"a": 1}}', '{"run": {"seed": 1, "seed": 2}}',
     '{"env": {"id": "rooms", "view": "touch"}}', '{"curiosity": {"streams": "two", "scale": "total"}}',
+    '{"agent": {"name": "dqn"}, "curiosity": {"scale": "return"}}', '{"agent": {"name": "dqn", "batch": 2000000}}',
     '{"pool": {"num_envs": 2, "workers": 3}}', "\x00\x01", '{"run": {"steps": 1e999}}', '{"run": []}', "{" * 5000,
 ]  # fmt: skip
 
