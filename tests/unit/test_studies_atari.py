@@ -267,6 +267,8 @@ def test_table2_without_the_papers_methods_only_measures(tmp_path):
     assert "nothing to compare yet" in found.headline
     assert {row.verdict for row in found.rows} == {None} and rows_of(found)["Pong: rnd-atari"].ours == "1.00"
     only = judge("table2", [curve("Pong", "nnm-atari", 1.0)])
+    changed = judge("table2", [curve("Pong", "nnm-atari", 1.0, changes="reward.n=3")])
+    assert "nnm-atari reward.n=3 does not count as nnm-atari: its settings differ." in changed.words
     assert "NNM 0.61" in only.headline and "above" not in "".join(rows_of(only))
 
 

@@ -147,6 +147,9 @@ def common_words(results: Results, wanted: Sequence[str], names: Sequence[Name])
         gaps = [game for game in wanted if game not in absent and game not in results.scores.get(name, {})]
         if gaps:
             words.append(f"Missing: {name} on {listed(gaps)}.")
+        near = [each for each in results.scores if each.preset.removesuffix(SMALL) == name.preset]
+        if name not in results.scores and near:
+            words.append(f"{near[0]} does not count as {name}: its settings differ.")
     return words
 
 
