@@ -22,7 +22,8 @@ STEPS = [bytes([128 + group]) for group in range(64)]  # One step of this group;
 GROUP_OF = {step: group for group, step in enumerate(STEPS)}
 BARE = frozenset([*STEPS, OK, CLOSE])
 LENGTH_BYTES = 8
-CHUNK_BYTES = 1 << 16  # Read at most this much at once; Python sets the room aside even for one byte.
+CHUNK_BYTES = 1 << 16  # Read at most this much at once; Python sets the room aside even for one byte,
+SHORT_BYTES = 1 << 8  # so less is asked for where a message begins, which for a step is all of it.
 
 
 def pack(kind: bytes, tree: State = None) -> bytes:
@@ -59,6 +60,11 @@ class Inbox:
 
     def __init__(self) -> None:
         self._received = bytearray()
+
+    @property
+    def chunk_bytes(self) -> int:
+        """How much to read next."""
+        return CHUNK_BYTES if self._received else SHORT_BYTES
 
     def feed(self, part: bytes) -> list[tuple[bytes, State]]:
         """The messages that this part completes, in order."""

@@ -94,7 +94,7 @@ class Remote:
     def hear(self) -> list[tuple[bytes, State]]:
         """The worker's answers that are complete by now; EOFError when the worker hung up."""
         try:
-            part = self.control.recv(CHUNK_BYTES)
+            part = self.control.recv(self._inbox.chunk_bytes)
         except BlockingIOError:
             return []
         except ConnectionResetError:
