@@ -88,6 +88,21 @@ MUTANTS = {
         "agents/ppo.py", '        load_optimizer_state(self.optimizer, state["optimizer"])\n', "",
         "tests/contract/test_agent_contract.py",
     ),
+    "a replayed stack reaches into the episode before": Mutant(
+        "replay/keep.py", "back = np.where(over | ~valid, 0, following - left)", "back = following - left",
+        "tests/unit/test_replay.py",
+    ),
+    "a replayed end is followed by the reset": Mutant(
+        "replay/keep.py", "        successor[ends] = ended\n", "", "tests/unit/test_replay.py",
+    ),
+    "a window that is cut off looks at nothing": Mutant(
+        "agents/dqn.py", "~batch.terminated[last, columns]", "~batch.ended[last, columns]",
+        "tests/golden/test_dqn_golden.py",
+    ),
+    "the online network values its own choice": Mutant(
+        "agents/dqn.py", "value: Tensor = self.target(obs, skill)", "value: Tensor = self.online(obs, skill)",
+        "tests/golden/test_dqn_golden.py",
+    ),
 }  # fmt: skip
 
 
