@@ -50,11 +50,10 @@ def test_a_replay_goes_where_it_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     cuda = torch.device("cuda")
     free = {"cuda": 10**9, "cpu": 10**9}
     monkeypatch.setattr(footprint, "free_bytes", lambda device: free[device.type])
-    place = lambda capacity, **changes: (
-        of_replay(  # noqa: E731
-            plan_of(capacity=capacity, **changes), ATARI, 8, 4, cuda
-        ).device.type
-    )
+
+    def place(capacity: int, **changes: str) -> str:
+        return of_replay(plan_of(capacity=capacity, **changes), ATARI, 8, 4, cuda).device.type
+
     assert place(10_000) == "cuda"
     assert place(100_000) == "cpu", "it would take more than half of what is free"
     assert place(10_000, place="host") == "cpu"
