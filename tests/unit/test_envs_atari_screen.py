@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 from ale_py import ALEInterface, LoggerMode, roms
@@ -147,3 +149,26 @@ def test_the_lists_of_games_agree_with_the_emulators() -> None:
     assert set(ROM_IDS) == set(roms.get_all_rom_ids()) - {"combat", "joust", "maze_craze", "warlords"}
     assert len(set(FIFTY_SEVEN)) == 57 and set(FIFTY_SEVEN) <= set(ROM_IDS)
     assert [game_name(each) for each in ("up_n_down", "montezuma_revenge")] == ["UpNDown", "MontezumaRevenge"]
+
+
+def test_screens_alike_share_tables_but_not_between_threads() -> None:
+    """Two threads that shared their room would write into each other's pictures."""
+    rng = np.random.default_rng(0)
+    screens = rng.integers(0, 128, (2, 40, 2, 210, 160), np.uint8) * 2
+    draw = [Screen(palette("breakout"), 210, 160, "bilinear") for _ in range(2)]
+
+    def pictures(thread: int) -> np.ndarray:
+        out = np.empty((40, 84, 84), np.uint8)
+        for pair, picture in zip(screens[thread], out, strict=True):
+            draw[thread](pair[0], pair[1], picture)
+        return out
+
+    alone = [pictures(thread) for thread in range(2)]
+    with ThreadPoolExecutor(2) as threads:
+        together = list(threads.map(pictures, range(2)))
+    for left, right in zip(alone, together, strict=True):
+        np.testing.assert_array_equal(left, right)
+    rooms = draw[0]._rooms
+    with ThreadPoolExecutor(1) as threads:
+        assert threads.submit(lambda: rooms.own).result() is not rooms.own
+    assert draw[1]._rooms.own is rooms.own

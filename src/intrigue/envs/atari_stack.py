@@ -13,7 +13,9 @@ import numpy as np
 from intrigue.envs.atari_protocols import SIDE
 from intrigue.envs.atari_screen import Bytes
 
-STRIP = 64  # Pictures: half a megabyte, and the move of three of them is spread over as many steps.
+STRIP = (
+    16  # Pictures: small enough that memory is used again, and the move of three of them is spread over a dozen steps.
+)
 
 
 @final
