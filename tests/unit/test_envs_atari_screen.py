@@ -159,8 +159,8 @@ def test_screens_alike_share_tables_but_not_between_threads() -> None:
 
     def pictures(thread: int) -> np.ndarray:
         out = np.empty((40, 84, 84), np.uint8)
-        for pair, picture in zip(screens[thread], out, strict=True):
-            draw[thread](pair[0], pair[1], picture)
+        for pair, row in zip(screens[thread], out, strict=True):
+            draw[thread](pair[0], pair[1], row)
         return out
 
     alone = [pictures(thread) for thread in range(2)]
