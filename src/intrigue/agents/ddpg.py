@@ -1,0 +1,252 @@
+"""Deep deterministic policy gradient as URLB has it (the Unsupervised RL Benchmark, Laskin et al. 2021).
+
+    y    = r + γⁿ [not terminated] min(Q₁⁻, Q₂⁻)(s', a'),     a' = π(s') + clip(ε', ±c)
+    L_Q  = mean (Q₁(s, a) − y)² + mean (Q₂(s, a) − y)²
+    L_π  = −mean min(Q₁, Q₂)(s, π(s) + clip(ε, ±c))
+    Q⁻   ← (1 − τ) Q⁻ + τ Q                                  after every update
+
+ε, ε' ~ N(0, σ²). Actions lie within ±(1 − 1e-6) in units where the bounds are -1 and 1; gradients pass that clamp as if
+it were not there. While acting the noise is not clipped; without exploration the action is π(s). (s, a, s') is a state,
+its action, and the state n steps later; r is one bonus for the whole of it, or the discounted sum of the task's rewards
+on the way. First the critic steps, then the actor on the critic as it has become, then the target follows.
+
+The algorithm is Lillicrap et al. 2015 (arXiv:1509.02971) in the form of DrQ-v2 (Yarats et al. 2021, arXiv:2107.09645)
+without a schedule for σ. URLB is arXiv:2110.15191; numbers are those of its code, rll-research/url_benchmark.
+
+Differs from URLB: bounds other than ±1 are scaled to; a state that truly ends an episode has no value after it (URLB's
+tasks have none). n-step windows end where the skill changes. Updates follow the environment's step where URLB's precede
+it, so the first comes two steps later. A batch is drawn from all finished episodes, not from the quarter that one of
+four loading processes holds. States only: URLB's convolutions for pixels are not here.
+Cost: per update two passes of each network without gradient or less, and two with.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, final
+
+import torch
+from torch import Generator, Tensor
+from torch.func import functional_call
+
+from intrigue.agents.ddpg_nets import Actor, TwinCritic
+from intrigue.agents.registry import register_agent
+from intrigue.execution import LossStep, Mode
+from intrigue.fields import Discount, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveFraction, PositiveInt
+from intrigue.networks import freeze
+from intrigue.optim import load_optimizer_state, optimizer_state
+from intrigue.replay.agent import ReplayAgent
+from intrigue.replay.plan import ReplayPlan
+from intrigue.spaces import Spaces
+from intrigue.state import State
+from intrigue.types import Acted, Extras, Metrics, Stream, Transitions
+
+EDGE = 1e-6  # URLB utils.py TruncatedNormal: actions stay this far from the bounds
+REFUSAL = (
+    "DDPG's loss is not finite; its optimiser was not stepped. Lower --agent.learning-rate, or look at the rewards."
+)
+NOTED = ("losses/critic_loss", "losses/q_values", "losses/actor_loss")
+
+
+@dataclass(frozen=True)
+class DDPGConfig:
+    """Settings of DDPG; defaults as URLB's configurations for states."""
+
+    capacity: PositiveInt = 1_000_000  # transitions in the replay: URLB replay_buffer_size
+    replay_place: Literal["auto", "device", "host"] = "auto"  # where it is kept; auto: with the networks if it fits
+    batch: PositiveInt = 1024  # windows in one update: URLB batch_size
+    n_step: PositiveInt = 1  # n: URLB's script for pre-training; 3 for fine-tuning, and everywhere in its yaml files
+    learning_starts: NonNegativeInt = 4_000  # random steps before the first update: URLB num_seed_frames
+    train_every: PositiveInt = 2  # agent steps between two updates: URLB update_every_steps
+    learning_rate: PositiveFloat = 1e-4  # Adam, actor and critic: URLB lr
+    adam_eps: PositiveFloat = 1e-8  # torch's default, which URLB leaves
+    discount: Discount = 0.99  # γ: URLB
+    target_rate: PositiveFraction = 0.01  # τ: URLB critic_target_tau
+    noise: NonNegativeFloat = 0.2  # σ: URLB stddev_schedule, constant
+    noise_clip: PositiveFloat = 0.3  # c, while learning: URLB stddev_clip
+    hidden: PositiveInt = 1024  # width of every layer: URLB hidden_dim
+    critic: Literal["plain", "successor"] = "plain"  # successor: Q is the skill times successor features, as URLB's APS
+    rollout_steps: PositiveInt = 1_000  # steps of each environment between two log lines: an episode of URLB's walker
+
+    def problems(self, num_envs: int) -> list[str]:
+        """Rules between fields."""
+        del num_envs
+        if self.capacity < self.batch:
+            return [f"capacity: {self.capacity} transitions are fewer than one batch. Use {self.batch} or more."]
+        return []
+
+
+@register_agent("ddpg", config=DDPGConfig)
+@final
+class DDPG(ReplayAgent):
+    """An action for every state, moved to where two values agree that it is better."""
+
+    feed = "replay"
+    takes_skills = True
+    two_streams = False
+
+    middle: Tensor
+    reach: Tensor
+
+    def __init__(self, cfg: DDPGConfig, spaces: Spaces, streams: Sequence[str]) -> None:
+        super().__init__(cfg, spaces, streams)
+        self.cfg = cfg
+        self.rollout_steps = cfg.rollout_steps
+        self.plan = ReplayPlan(
+            capacity=cfg.capacity,
+            batch=cfg.batch,
+            learning_starts=cfg.learning_starts,
+            train_every=cfg.train_every,
+            discount=cfg.discount,
+            steps=cfg.n_step,
+            window="tuple",
+            order="episodes",
+            place=cfg.replay_place,
+        )
+        state, action = spaces.obs.size + spaces.skill, spaces.action.width
+        self.actor = Actor(state, action, cfg.hidden)
+        self.critic = TwinCritic(state, action, cfg.hidden, spaces.skill if cfg.critic == "successor" else 0)
+        self.target = freeze(copy.deepcopy(self.critic))
+        low, high = torch.tensor(spaces.action.low), torch.tensor(spaces.action.high)
+        self.register_buffer("middle", (high + low) / 2, persistent=False)
+        self.register_buffer("reach", (high - low) / 2, persistent=False)
+        self.execute("plain")
+
+    @classmethod
+    def refusal(cls, cfg: DDPGConfig, spaces: Spaces) -> str | None:
+        """The actor gives numbers between bounds, from numbers."""
+        action = spaces.action
+        if action.kind != "continuous":
+            return f"{action.kind} actions are no numbers that could be moved a little. Use --agent ppo or dqn."
+        if not all(map(math.isfinite, (*action.low, *action.high))):
+            return "an action without bounds cannot be scaled to them. Use --agent ppo."
+        if spaces.obs.kind == "pixels":
+            return "it reads state vectors and takes no images. Use --agent ppo, or states."
+        if cfg.critic == "successor" and not spaces.skill:
+            return "critic 'successor' multiplies its features with a skill, and this reward has none. Use 'plain'."
+        return None
+
+    def execute(self, mode: Mode) -> None:
+        """How the two losses are stepped down from now on."""
+        cfg = self.cfg
+        self._critic_step, self._actor_step = (
+            LossStep(
+                loss,
+                network.parameters(),
+                learning_rate=cfg.learning_rate,
+                eps=cfg.adam_eps,
+                refusal=REFUSAL,
+                mode=mode,
+            )
+            for loss, network in ((self.critic_loss, self.critic), (self.actor_loss, self.actor))
+        )
+
+    @torch.no_grad()
+    def act(self, obs: Tensor, skill: Tensor, *, explore: bool, rng: Generator) -> Acted:
+        """The actor's action, with noise while exploring."""
+        unit = self.actor(obs, skill)
+        if explore:
+            drawn = torch.randn(unit.shape, generator=rng, device=rng.device, dtype=unit.dtype)
+            unit = (unit + self.cfg.noise * drawn).clamp(EDGE - 1, 1 - EDGE)
+        low, high = self.middle - self.reach, self.middle + self.reach
+        action = self.middle + self.reach * unit
+        return Acted(torch.minimum(torch.maximum(action, low), high), {})
+
+    def update(
+        self, batch: Transitions, streams: Sequence[Stream], extras: Extras, *, rng: Generator, step: int
+    ) -> Metrics:
+        """One step of critic, actor and target on tuples (1, B) and the rewards given for them."""
+        (stream,) = streams
+        obs, skill = batch.obs.flatten(0, 1), batch.skill.flatten(0, 1)
+        unit = (batch.action - self.middle) / self.reach
+        discount = extras["discount"] if "discount" in extras else torch.full_like(stream.reward, self.cfg.discount)
+        noise = torch.randn((2, *unit.flatten(0, 1).shape), generator=rng, device=rng.device, dtype=obs.dtype)
+        noted = self.learn(
+            obs,
+            skill.to(obs.dtype),
+            unit.flatten(0, 1).to(obs.dtype),
+            (stream.weight * stream.reward).flatten().to(obs.dtype),
+            (discount * ~batch.terminated).flatten().to(obs.dtype),
+            batch.next_obs.flatten(0, 1),
+            batch.valid.flatten().to(obs.dtype),
+            noise,
+        )
+        self._critic_step.check()
+        self._actor_step.check()
+        return dict(zip(NOTED, noted.tolist(), strict=True))
+
+    def learn(
+        self,
+        obs: Tensor,
+        skill: Tensor,
+        action: Tensor,
+        reward: Tensor,
+        discount: Tensor,
+        next_obs: Tensor,
+        counts: Tensor,
+        noise: Tensor,
+    ) -> Tensor:
+        """What is noted of one update, (3,), on rows (B, ...) of which those with `counts` 1 are transitions.
+
+        `noise` (2, B, A) is standard normal: for the target's action and for the actor's.
+        """
+        first = self._critic_step(obs, skill, action, reward, discount, next_obs, counts, noise[0])
+        second = self._actor_step(obs, skill, counts, noise[1])
+        with torch.no_grad():
+            for slow, fast in zip(self.target.parameters(), self.critic.parameters(), strict=True):
+                slow.lerp_(fast, self.cfg.target_rate)
+        return torch.cat([first, second])
+
+    def critic_loss(
+        self,
+        obs: Tensor,
+        skill: Tensor,
+        action: Tensor,
+        reward: Tensor,
+        discount: Tensor,
+        next_obs: Tensor,
+        counts: Tensor,
+        noise: Tensor,
+    ) -> tuple[Tensor, Tensor]:
+        """Both values' squared errors, and with them the mean value."""
+        with torch.no_grad():
+            value = self.target(next_obs, skill, self._noisy(self.actor(next_obs, skill), noise))
+            wanted = reward + discount * value.amin(0)  # (B,)
+        values = self.critic(obs, skill, action)  # (2, B)
+        share = counts / counts.sum().clamp_min(1)
+        loss = ((values - wanted).square() * share).sum()
+        return loss, torch.stack([loss, (values * share).sum() / 2])
+
+    def actor_loss(self, obs: Tensor, skill: Tensor, counts: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """How little the smaller value of the actor's actions is."""
+        action = self._noisy(self.actor(obs, skill), noise)
+        # The critic only judges here: without gradients of its own weights.
+        judge = {name: weight.detach() for name, weight in self.critic.named_parameters()}
+        value = functional_call(self.critic, judge, (obs, skill, action)).amin(0)
+        loss = -(value * counts / counts.sum().clamp_min(1)).sum()
+        return loss, loss.unsqueeze(0)
+
+    def _noisy(self, unit: Tensor, noise: Tensor) -> Tensor:
+        """Actions with clipped noise, clamped to the bounds without stopping gradients there."""
+        clip = self.cfg.noise_clip
+        moved = unit + (self.cfg.noise * noise).clamp(-clip, clip)
+        clamped = moved.clamp(EDGE - 1, 1 - EDGE)
+        return moved - moved.detach() + clamped.detach()
+
+    def train_state(self) -> State:
+        """All three networks and both optimisers."""
+        return {
+            "modules": {name: value.detach().clone() for name, value in self.state_dict().items()},
+            "actor_optimizer": optimizer_state(self._actor_step.optimizer),
+            "critic_optimizer": optimizer_state(self._critic_step.optimizer),
+        }
+
+    def load_train_state(self, state: State) -> None:
+        """Put back what `train_state` gave."""
+        self.load_state_dict(state["modules"])
+        for step, name in ((self._actor_step, "actor_optimizer"), (self._critic_step, "critic_optimizer")):
+            load_optimizer_state(step.optimizer, state[name])
+            step.exchanged()

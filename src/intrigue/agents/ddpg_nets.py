@@ -1,0 +1,56 @@
+"""URLB's actor and critic over states (agent/ddpg.py, agent/aps.py).
+
+    actor     [s, z]    ─► Linear, LayerNorm, tanh ─► Linear, ReLU ─► Linear ─► tanh          μ in [-1, 1]
+    critic    [s, z, a] ─► Linear, LayerNorm, tanh ─┬► Linear, ReLU ─► Linear                 Q₁
+                                   (one trunk)      └► Linear, ReLU ─► Linear                 Q₂
+
+z is the skill the policy follows, if any. A `successor` critic has as many outputs per head as a skill has numbers, and
+Q_i = z · ψ_i (APS). Weights are orthogonal of gain 1, biases 0 (URLB utils.py).
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from intrigue.networks import init_orthogonal, mlp
+
+
+class Actor(nn.Module):
+    """The mean action in units where the bounds are -1 and 1."""
+
+    def __init__(self, state: int, action: int, hidden: int) -> None:
+        super().__init__()
+        self.trunk = _trunk(state, hidden)
+        self.policy = _head(hidden, action)
+        init_orthogonal(self, 1.0)
+
+    def forward(self, obs: Tensor, skill: Tensor) -> Tensor:
+        """(B, S), (B, K) -> (B, A)."""
+        wanted: Tensor = self.policy(self.trunk(torch.cat([obs, skill], -1)))
+        return wanted.tanh()
+
+
+class TwinCritic(nn.Module):
+    """Two values of a state and an action that share their first layer."""
+
+    def __init__(self, state: int, action: int, hidden: int, successor: int = 0) -> None:
+        super().__init__()
+        self.successor = successor
+        self.trunk = _trunk(state + action, hidden)
+        self.first, self.second = (_head(hidden, successor or 1) for _ in range(2))
+        init_orthogonal(self, 1.0)
+
+    def forward(self, obs: Tensor, skill: Tensor, action: Tensor) -> Tensor:
+        """(B, S), (B, K), (B, A) -> (2, B)."""
+        seen = self.trunk(torch.cat([obs, skill, action], -1))
+        both = torch.stack([self.first(seen), self.second(seen)])  # (2, B, 1 or K)
+        return (both * skill).sum(-1) if self.successor else both.squeeze(-1)
+
+
+def _trunk(width_in: int, width_out: int) -> nn.Module:
+    return nn.Sequential(nn.Linear(width_in, width_out), nn.LayerNorm(width_out), nn.Tanh())
+
+
+def _head(width: int, outputs: int) -> nn.Module:
+    return mlp((width, width, outputs), nn.ReLU)
