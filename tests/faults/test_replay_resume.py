@@ -16,7 +16,7 @@ from intrigue.run import checkpoint
 from intrigue.run.driver import resume, start
 from intrigue.run.table import read_metrics
 
-KILLS = 25
+KILLS = 20
 STEPS = 900
 # The ring comes round twice; every checkpoint finds chunks it knows, new ones, and some that are gone.
 REPLAY = {
@@ -52,7 +52,7 @@ def test_kills_lose_nothing(tmp_path, calm):
     while kills < KILLS:
         begin = ["train", "--config", str(config), "--out", str(out), "--quiet"]
         process = forked(["resume", str(out), "--quiet"] if out.exists() else begin)
-        process.join(timeout=rng.uniform(0, 2.0))
+        process.join(timeout=rng.uniform(0, 1.2))
         process.kill()
         process.join()
         assert process.exitcode in (0, -signal.SIGKILL)
