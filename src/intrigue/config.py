@@ -37,7 +37,7 @@ NAMED: dict[str, tuple[Registry[Any], str]] = {
     "reward": (REWARDS, "name"),
 }
 # Settings that change how a run is kept, not what it computes.
-BOOKKEEPING = ("steps", "checkpoint_every", "keep")
+BOOKKEEPING = ("steps", "checkpoint_every", "keep", "snapshots", "eval_every", "eval_episodes")
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,9 @@ class RunSettings:
     execution: Literal["auto", "plain", "compile", "graph"] = "auto"  # how updates run; auto: graph on a GPU
     checkpoint_every: PositiveInt = 50_000  # agent steps between checkpoints; one is also written at every stop
     keep: PositiveInt = 2  # checkpoints kept
+    snapshots: tuple[PositiveInt, ...] = ()  # agent steps after which the weights are kept for good, to fine-tune from
+    eval_every: NonNegativeInt = 0  # agent steps between evaluations into eval.csv; 0 is none
+    eval_episodes: PositiveInt = 10  # greedy episodes of an evaluation, as URLB
 
 
 PLAIN: dict[str, type[Any]] = {"pool": PoolConfig, "curiosity": CuriosityConfig, "run": RunSettings}

@@ -149,6 +149,8 @@ class Curiosity(nn.Module):
         """The five steps above, on an encoded batch."""
         check_skill(self.skills, batch.skill)
         check_shapes(batch, self.spaces, self.skills.width if self.skills else 0)
+        if self.cfg.idle:
+            return self._mix(batch, torch.zeros_like(batch.reward, dtype=torch.float32), 0.0)
         with torch.no_grad(), exact_float32():
             prepared = self.reward.encoded(self.prepare(batch))
             raw, parts = self.reward.score_parts(prepared)

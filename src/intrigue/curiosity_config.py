@@ -43,6 +43,8 @@ class CuriosityConfig:
     feature_noise_units: Literal["absolute", "relative"] = "absolute"  # relative: times the encodings' own spread
     feature_noise_draw: Literal["shared", "member"] = "shared"  # one draw for all ensemble members, or one each
     update_fraction: Fraction = 1.0  # share of rows learned from (RND scales it down with many environments)
+    idle: bool = False  # the bonus is neither computed nor learned; its skills stay (URLB's fine-tuning)
+    follow: Literal["drawn", "middle", "tried", "regressed"] = "drawn"  # which skill; others than drawn to fine-tune
 
 
 def problems(cfg: Mapping[str, Any]) -> list[Problem]:

@@ -4,6 +4,7 @@
     idf       trained so that φ(s), φ(s') tell the action                (inverse-dynamics features)
     joint     trained by the inverse loss and by the forward model       (Pathak 2017)
     icm       the same, ending in LayerNorm and tanh                     (as URLB's icm_apt ends)
+    trunk     one layer, LayerNorm, tanh; one forward and one inverse model of first-power errors (URLB's icm_apt)
     identity  the observation vector itself
 
 `features` fixes the length of an encoding: `layernorm` (no affine; length √D), `unit` (length 1) or `raw`. A ratio that
@@ -22,10 +23,12 @@ from torch.nn import functional
 from intrigue.errors import ConfigError
 from intrigue.networks import Encoder, freeze, mlp
 from intrigue.noise import FeatureNoise
+from intrigue.plain_dynamics import PlainDynamics
 from intrigue.spaces import ActionSpec, ObsSpec, Spaces
+from intrigue.state_nets import icm_trunk
 from intrigue.types import Encoded, Prepared, Transitions
 
-EncoderKind = Literal["random", "idf", "joint", "icm", "identity"]
+EncoderKind = Literal["random", "idf", "joint", "icm", "trunk", "identity"]
 FeatureLength = Literal["layernorm", "raw", "unit"]
 
 
@@ -42,8 +45,11 @@ class StateFeatures(nn.Module):
         self.encoder: nn.Module = (
             nn.Identity() if kind == "identity" else _encoder(kind, spaces.obs, feature_dim, hidden)
         )
-        inverse = kind in ("idf", "joint", "icm")
-        self.inverse = InverseModel(self.width, spaces.action, hidden) if inverse else None
+        self.inverse: nn.Module | None = None
+        if kind in ("idf", "joint", "icm"):
+            self.inverse = InverseModel(self.width, spaces.action, hidden)
+        elif kind == "trunk":
+            self.inverse = PlainDynamics(self.width, spaces.action, hidden)  # its forward model is in the loss as well
         self.shaped_by_forward = kind in ("joint", "icm")
         """Whether the error of a forward model may change the encoding."""
 
@@ -148,6 +154,8 @@ def encode_action(spec: ActionSpec, action: Tensor) -> Tensor:
 
 
 def _encoder(kind: EncoderKind, spec: ObsSpec, feature_dim: int, hidden: int) -> nn.Module:
+    if kind == "trunk":
+        return icm_trunk(spec, feature_dim)
     encoder = Encoder(spec, feature_dim, hidden)
     if kind == "random":
         return freeze(encoder)

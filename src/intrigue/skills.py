@@ -53,6 +53,13 @@ class SkillCourse:
         self.spec, self.rng = spec, rng
         self.current = torch.zeros(envs, spec.width if spec else 0, device=rng.device)
         self.age = torch.zeros(envs, dtype=torch.int64, device=rng.device)
+        self.held: Tensor | None = None
+        """The one skill (K,) that all follow from now on, whatever ends; None while skills are drawn."""
+
+    def hold(self, skill: Tensor) -> None:
+        """All environments follow this skill (K,) until another is to be held."""
+        self.held = skill.to(self.current)
+        self._renew(torch.ones_like(self.age, dtype=torch.bool))
 
     def start(self) -> None:
         """A first skill for every environment."""
@@ -70,12 +77,14 @@ class SkillCourse:
         self._renew(over | (self.age >= self.spec.every) if self.spec.every else over)
 
     def state_dict(self) -> State:
-        """Skills and their ages."""
-        return {"current": self.current.clone(), "age": self.age.clone()}
+        """Skills, their ages, and the one that is held."""
+        held = None if self.held is None else self.held.clone()
+        return {"current": self.current.clone(), "age": self.age.clone(), "held": held}
 
     def load_state_dict(self, state: State) -> None:
         """Put back what `state_dict` gave."""
         self.current, self.age = state["current"].to(self.current), state["age"].to(self.age)
+        self.held = None if state["held"] is None else state["held"].to(self.current)
 
     def _renew(self, chosen: Tensor) -> None:
         """New skills for the chosen environments (N,).
@@ -83,7 +92,8 @@ class SkillCourse:
         Drawn for all of them at every step, so that one environment's skills do not hang on when others end.
         """
         if self.spec is not None:
-            fresh = self.spec.draw(self.age.shape[0], self.rng)
+            held, count = self.held, self.age.shape[0]
+            fresh = self.spec.draw(count, self.rng) if held is None else held.expand_as(self.current)
             self.current = torch.where(chosen.unsqueeze(-1), fresh, self.current)
             self.age = torch.where(chosen, 0, self.age)
 

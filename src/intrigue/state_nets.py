@@ -31,6 +31,13 @@ class StateTrunk(nn.Module):
         return out.reshape(*lead, -1)
 
 
+def icm_trunk(spec: ObsSpec, features: int) -> nn.Module:
+    """URLB's `icm_apt` encoder: one layer, LayerNorm, tanh. Forward and inverse model train it (`plain_dynamics`)."""
+    trunk = StateTrunk(spec, features)
+    dense = init_orthogonal(nn.Linear(trunk.width, features), 1.0)
+    return nn.Sequential(trunk, dense, nn.LayerNorm(features), nn.Tanh())
+
+
 def relu_net(width_in: int, hidden: int, width_out: int) -> nn.Module:
     """Two hidden layers of one width: what every URLB reward reads states with."""
     return init_orthogonal(mlp((width_in, hidden, hidden, width_out), nn.ReLU), 1.0)

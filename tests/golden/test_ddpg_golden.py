@@ -30,7 +30,7 @@ def ddpg(**options):
             for weight in agent.parameters():
                 weight.add_(torch.randn_like(weight) * 0.7)
             for weight in agent.actor.policy.parameters():
-                weight.mul_(2)  # means near the bounds, which noise then crosses
+                weight.mul_(4)  # means near the bounds, which noise then crosses
     return agent
 
 

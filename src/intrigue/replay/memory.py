@@ -125,6 +125,15 @@ class Replay:
             extras = {**extras, "weight": importance_weights(drawn.chance, len(self), exponent)}
         return Sample(_moved(batch, self.device), {name: each.to(self.device) for name, each in extras.items()}, drawn)
 
+    def single(self, count: int, rng: Generator) -> Transitions:
+        """`count` single transitions (1, count, ...) drawn as windows are, apart from what updates draw."""
+        if self.episodes is not None:
+            drawn = self.episodes.draw(self.keep, count, 1, rng)
+        else:
+            drawn = draw_transitions(self.keep, count, self.keep.steps, rng)
+        start = self.keep.rows(drawn.step, drawn.env)
+        return _moved(as_steps(self.keep.ring, start, 1, self.keep.stack), self.device)
+
     def learned(self, sample: Sample, error: Tensor | None) -> None:
         """The errors (B,) the agent found in a sample, for priorities."""
         if self.priorities is not None and error is not None:

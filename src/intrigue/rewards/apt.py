@@ -44,7 +44,7 @@ from intrigue.plain_dynamics import PlainDynamics
 from intrigue.rewards.base import IntrinsicReward
 from intrigue.rewards.registry import register_reward
 from intrigue.spaces import Spaces
-from intrigue.state_nets import StateTrunk
+from intrigue.state_nets import StateTrunk, icm_trunk
 from intrigue.types import Parts, Transitions
 
 CITATION = """@inproceedings{liu2021apt,
@@ -141,8 +141,7 @@ class APT(IntrinsicReward):
 
 def _trained_by_dynamics(kind: Literal["trunk", "layers"], spaces: Spaces, cfg: APTConfig) -> nn.Module:
     """URLB's encoders over a state, or over convolved pixels: HEAD's trunk, or the first release's two layers."""
-    trunk = StateTrunk(spaces.obs, cfg.feature_dim)
     if kind == "trunk":
-        dense = init_orthogonal(nn.Linear(trunk.width, cfg.feature_dim), 1.0)
-        return nn.Sequential(trunk, dense, nn.LayerNorm(cfg.feature_dim), nn.Tanh())
+        return icm_trunk(spaces.obs, cfg.feature_dim)
+    trunk = StateTrunk(spaces.obs, cfg.feature_dim)
     return nn.Sequential(trunk, init_orthogonal(mlp((trunk.width, cfg.hidden, cfg.feature_dim), nn.ReLU), 1.0))

@@ -15,7 +15,8 @@ Z stacks n encodings of m dimensions as rows:
 
 Differs from the paper: it leaves n, the encoder and the neighbours open; every choice and its reason is in
 docs/rewards.md. The kNN form scores the state reached, where URLB's APT scores the state left (`neighbours_of="obs"`).
-`encoder="icm"` ends as URLB's `icm_apt` trunk does; its layers and losses are those of the other encoders.
+`encoder="trunk"` is URLB's `icm_apt` trunk itself, losses included, as `apt` has it; `encoder="icm"` only ends as that
+trunk does, with the layers and losses of the other encoders.
 `features="layernorm"` fixes the length of an encoding, without which the ratio pays for short encodings;
 `features="raw"` is the literal reading. Members differ by their initialisation and by dropping each sample from each
 member's loss with probability 0.2, as the Disagreement code does.
@@ -57,7 +58,7 @@ class NuclearNormConfig:
     source: Literal["ensemble", "knn"] = "ensemble"  # where the rows of Z come from; the paper names both
     form: Literal["ratio", "floor", "centered"] = "ratio"  # ratio is the paper's
     features: Literal["layernorm", "raw", "unit"] = "layernorm"  # length of an encoding; raw is the literal reading
-    encoder: Literal["random", "idf", "icm", "identity"] = "random"  # Disagreement's default is random and frozen
+    encoder: Literal["random", "idf", "icm", "trunk", "identity"] = "random"  # φ; random is Disagreement's
     n: PositiveInt = 5  # rows of Z: Disagreement's ensemble size, and the paper's toy figure
     feature_dim: PositiveInt = 512  # m: Disagreement's feature size
     hidden: PositiveInt = 512  # width of every dense layer, as Disagreement

@@ -10,7 +10,9 @@ import contextlib
 import importlib.metadata
 import sys
 import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -18,7 +20,7 @@ from intrigue.config import RunConfig, flatten_json, resolve
 from intrigue.errors import CheckpointError, ConfigError, RunError
 from intrigue.execution import pick_mode
 from intrigue.plugins import plugin_files
-from intrigue.run import birth, checkpoint
+from intrigue.run import birth, checkpoint, snapshot
 from intrigue.run.console import Console, printable
 from intrigue.run.folder import (
     RunFolder,
@@ -37,13 +39,24 @@ from intrigue.run.provenance import provenance
 from intrigue.run.result import Run
 from intrigue.run.signals import StopRequest
 from intrigue.training.build import build, pick_device
+from intrigue.training.evaluation import Evaluator
 from intrigue.training.loops import AnyParts, loop
+from intrigue.training.weights import snapshot_state
 
 DEFAULT_ROOT = Path("runs")
 
 
-def start(cfg: RunConfig, *, out: Path | None = None, quiet: bool = False) -> Run:
-    """Train a new run to its last step."""
+def start(
+    cfg: RunConfig,
+    *,
+    out: Path | None = None,
+    quiet: bool = False,
+    prepare: Callable[[AnyParts], Mapping[str, Any]] | None = None,
+) -> Run:
+    """Train a new run to its last step.
+
+    `prepare` may change the parts before anything happens; what it gives goes into provenance.json.
+    """
     device = pick_device(cfg.run.device)
     mode = pick_mode(cfg.run.execution, device)
     cfg = cfg.with_run(device=device.type, threads=use_threads(cfg.run.threads), execution=mode)
@@ -57,6 +70,8 @@ def start(cfg: RunConfig, *, out: Path | None = None, quiet: bool = False) -> Ru
             staging = birth.create(out, cfg.to_json(), origin, command)
         stack.enter_context(staging)
         parts = stack.enter_context(contextlib.closing(build(cfg, plugin_files())))
+        if prepare is not None:
+            write_provenance(staging.folder, {**origin, **prepare(parts)})
         parts.collector.start()
         stop.raise_if_set("stopped before the run began; nothing was written")
         _save(staging.folder, parts, cfg, wall_seconds=0.0)
@@ -76,7 +91,8 @@ def resume(path: Path, *, steps: int | None = None, quiet: bool = False) -> Run:
                 "original config.json back; `intrigue train --config` begins a new run with changed settings."
             )
         checkpoint.set_aside_damaged(folder.checkpoints)
-        checkpoint.clean_leftovers(folder.checkpoints)
+        for place in (folder.checkpoints, folder.snapshots):
+            checkpoint.clean_leftovers(place)
         if steps is not None:
             # All environments step together, so a run may end up to one step of each beyond what was asked.
             if steps <= saved.step - cfg.pool.num_envs:
@@ -125,6 +141,7 @@ def _drive(
     with (
         contextlib.closing(Console(cfg.run.steps, quiet=quiet)) as console,
         contextlib.closing(Journal(folder, step, pool.frames_per_step)) as journal,
+        contextlib.closing(Evaluator(cfg, parts)) as evaluator,
     ):
         console.say(str(parts.footprint))
         for note in journal.notes:
@@ -135,6 +152,10 @@ def _drive(
                 seconds = time.monotonic() - began
                 shown = journal.note(progress, parts.collector.coverage(), seconds)
                 console.update(step, step * pool.frames_per_step, shown)
+                for mark in snapshot.due(cfg.run.snapshots, before, step):
+                    snapshot.save(folder, mark, snapshot_state(cfg, parts), cfg.digest(), step)
+                if evaluator.due(before, step):
+                    journal.note_evaluation(step, evaluator(step), seconds)
                 ending = step >= cfg.run.steps or bool(stop)
                 if ending or before // every != step // every:
                     journal.sync()

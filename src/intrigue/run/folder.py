@@ -1,6 +1,7 @@
 """The run folder: what is in it, how it is born, and how to tell what state it is in.
 
-    runs/<name>/  config.json provenance.json metrics.csv episodes.csv checkpoints/ report.html figures/ DONE
+    runs/<name>/  config.json provenance.json metrics.csv episodes.csv eval.csv checkpoints/ snapshots/ report.html
+                  figures/ DONE
 
 A run is born whole (`intrigue.run.birth`): built as `.<name>.<uuid>.new` beside its final place, its first checkpoint
 included, and then renamed. A kill at any instant leaves either no run folder or a whole one. Nothing inside refers to
@@ -48,6 +49,16 @@ class RunFolder:
     def episodes(self) -> Path:
         """One row per finished episode."""
         return self.path / "episodes.csv"
+
+    @property
+    def evaluations(self) -> Path:
+        """One row per evaluation."""
+        return self.path / "eval.csv"
+
+    @property
+    def snapshots(self) -> Path:
+        """The weights that `intrigue.run.snapshot` keeps for good."""
+        return self.path / "snapshots"
 
     @property
     def checkpoints(self) -> Path:

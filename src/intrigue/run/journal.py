@@ -1,4 +1,4 @@
-"""What a run writes down as it goes: one row per update, one per finished episode, and the figures shown meanwhile."""
+"""What a run writes down as it goes: a row per update, finished episode and evaluation, and the figures shown."""
 
 from __future__ import annotations
 
@@ -14,17 +14,19 @@ WINDOW = 100
 
 
 class Journal:
-    """metrics.csv and episodes.csv of one run, cut back to where the run stands."""
+    """metrics.csv, episodes.csv and eval.csv of one run, cut back to where the run stands."""
 
     def __init__(self, folder: RunFolder, step: int, frames_per_step: int) -> None:
         self.frames_per_step = frames_per_step
-        self.notes = [note for path in (folder.metrics, folder.episodes) for note in cut_back(path, step)]
+        tables = (folder.metrics, folder.episodes, folder.evaluations)
+        self.notes = [note for path in tables for note in cut_back(path, step)]
         past = read_episodes(folder.episodes).columns if folder.episodes.exists() else {}
         self.count = len(past.get("step", []))
         self.returns = deque(past.get("episodic_return", []), maxlen=WINDOW)
         self.lengths = deque(past.get("length", []), maxlen=WINDOW)
         self._metrics = CsvSink(folder.metrics)
         self._episodes = EpisodeSink(folder.episodes)
+        self._evaluations = CsvSink(folder.evaluations)
         self._shown: Metrics = {}
 
     def note(self, progress: Progress, coverage: float | None, wall_seconds: float) -> Metrics:
@@ -47,13 +49,19 @@ class Journal:
             self._shown = row
         return self._shown
 
+    def note_evaluation(self, step: int, metrics: Metrics, wall_seconds: float) -> None:
+        """Write what an evaluation found."""
+        self._evaluations.write(step, step * self.frames_per_step, wall_seconds, metrics)
+
     def sync(self) -> None:
         """Everything noted so far is on disk."""
+        self._evaluations.sync()
         self._metrics.sync()
         self._episodes.sync()
 
     def close(self) -> None:
         """Nothing more will be noted."""
+        self._evaluations.close()
         self._metrics.close()
         self._episodes.close()
 

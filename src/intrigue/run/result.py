@@ -27,6 +27,10 @@ class Run:
         """Every column of episodes.csv."""
         return read_episodes(RunFolder(self.path).episodes).columns
 
+    def evaluations(self) -> dict[str, list[float]]:
+        """Every column of eval.csv; none where nothing was evaluated."""
+        return read_metrics(RunFolder(self.path).evaluations).columns
+
     def digest(self) -> str:
         """One hash of the whole training state."""
         return digest(RunFolder(self.path).checkpoints)

@@ -24,6 +24,7 @@ from intrigue.replay.agent import ReplayAgent
 from intrigue.replay.collect import ReplayCollector
 from intrigue.replay.memory import Replay
 from intrigue.rng import Streams, seeded_construction
+from intrigue.skill_choice import SkillChoice
 from intrigue.skills import SkillCourse, SkillSpec
 from intrigue.spaces import Spaces
 from intrigue.state import State
@@ -111,7 +112,12 @@ def assemble(cfg: RunConfig, pool: Pool, device: torch.device) -> Parts | Replay
         kept = Replay(
             agent.plan, spaces, pool.num_envs, stack=pool.stack, seed=seed, device=device, kept_on=need.device
         )
-        return ReplayParts(ReplayCollector(pool, kept, course), agent, warm_up_agent, curiosity, streams, need)
+        collector = ReplayCollector(pool, kept, course)
+        choice = SkillChoice(cfg.curiosity.follow, collector, curiosity, agent.plan.learning_starts)
+        return ReplayParts(collector, agent, warm_up_agent, curiosity, streams, need, choice)
+    if cfg.curiosity.follow != "drawn":
+        text = f"{cfg.curiosity.follow!r} is for agents that learn from replay. Use 'drawn', or --agent ddpg."
+        raise ConfigError([Problem("curiosity.follow", text)])
     reads = len(curiosity.reward.reads & {"obs", "next_obs"})
     need = of_rollout(agent.rollout_steps, pool.num_envs, spaces, reads, device)
     refuse_too_large([need])

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import torch
+from torch import Generator
 
+from intrigue.agents.base import Agent
 from intrigue.agents.registry import AGENTS
 from intrigue.config import flatten_json, resolve
+from intrigue.envs.base import Env
 from intrigue.envs.make import make_env
 from intrigue.rewards.registry import REWARDS
 from intrigue.rng import Streams
@@ -45,24 +49,35 @@ def play(folder: RunFolder, episodes: int, *, seed: int, greedy: bool, film: boo
         agent.load_train_state(saved.state["agent"])
         streams = Streams(derive_seed(seed, "eval"))
         course = SkillCourse(skills, 1, streams["skill"])
+        held = saved.state["collector"]["skills"]["held"]
+        if held is not None:  # the one skill that a fine-tuned policy follows
+            course.hold(held)
         course.start()
-        played = Played()
-        for episode in range(episodes):
-            obs, total, length, ended = env.reset(derive_seed(seed, "eval", episode)), 0.0, 0, False
-            while not ended:
-                if film and episode == 0 and (frame := env.render()) is not None:
-                    played.frames.append(frame)
-                seen = torch.from_numpy(np.array(obs)).unsqueeze(0)
-                acted = agent.act(seen, course.current, explore=not greedy, rng=streams["eval"])
-                step = env.step(acted.action[0].numpy())
-                obs, total, length = step.obs, total + step.reward, length + 1
-                ended = step.terminated or step.truncated
-                course.advance(torch.tensor([ended]))
-            played.returns.append(total)
-            played.lengths.append(length)
-        return played
+        seeds = [derive_seed(seed, "eval", episode) for episode in range(episodes)]
+        return play_episodes(agent, env, course, seeds, streams["eval"], greedy=greedy, film=film)
     finally:
         env.close()
+
+
+def play_episodes(
+    agent: Agent, env: Env, course: SkillCourse, seeds: Sequence[int], rng: Generator, *, greedy: bool, film: bool
+) -> Played:
+    """One episode from each seed, on the agent's device, which is the generator's."""
+    played = Played()
+    for episode, seed in enumerate(seeds):
+        obs, total, length, ended = env.reset(seed), 0.0, 0, False
+        while not ended:
+            if film and episode == 0 and (frame := env.render()) is not None:
+                played.frames.append(frame)
+            seen = torch.from_numpy(np.array(obs)).unsqueeze(0).to(rng.device)
+            acted = agent.act(seen, course.current, explore=not greedy, rng=rng)
+            step = env.step(acted.action[0].cpu().numpy())
+            obs, total, length = step.obs, total + step.reward, length + 1
+            ended = step.terminated or step.truncated
+            course.advance(torch.tensor([ended]))
+        played.returns.append(total)
+        played.lengths.append(length)
+    return played
 
 
 def summary(played: Played) -> dict[str, float]:

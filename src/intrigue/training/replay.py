@@ -22,6 +22,7 @@ from intrigue.replay.collect import ReplayCollector
 from intrigue.replay.plan import updates_due
 from intrigue.rewards.mix import Mix
 from intrigue.rng import Streams
+from intrigue.skill_choice import SkillChoice
 from intrigue.state import State
 from intrigue.types import Metrics, Progress
 
@@ -82,6 +83,7 @@ class ReplayParts:
     curiosity: Curiosity
     streams: Streams
     footprint: Footprint
+    choice: SkillChoice
     tally: Tally = field(default_factory=Tally)
 
     def state_dict(self) -> State:
@@ -92,6 +94,7 @@ class ReplayParts:
             "curiosity": self.curiosity.state_dict(),
             "streams": self.streams.state_dict(),
             "tally": self.tally.state_dict(),
+            "choice": self.choice.state_dict(),
         }
 
     def load_state_dict(self, state: State) -> None:
@@ -102,6 +105,7 @@ class ReplayParts:
         self.agent.load_train_state(state["agent"])
         self.curiosity.load_state_dict(state["curiosity"])
         self.tally.load_state_dict(state["tally"])
+        self.choice.load_state_dict(state["choice"])
 
     def close(self) -> None:
         """Let go of the environments."""
@@ -119,6 +123,7 @@ def replay(parts: ReplayParts, warmup_steps: int) -> Iterator[Progress]:
         actor = parts.warm_up_agent if warming or idle else agent
         episodes, action = collector.step(actor, parts.streams["act"])
         step = collector.step_count
+        parts.choice.note(episodes)
         if warming:
             seen = collector.replay.newest()
             parts.curiosity.warm_up(seen)

@@ -1,0 +1,86 @@
+"""Snapshots: the weights of a run after so many steps, kept for good, to fine-tune from.
+
+    snapshots/<steps, 12 digits>/        as a checkpoint: tensors.safetensors, state.json, manifest.json
+
+A snapshot holds the agent's networks, the reward's, and what they were made for; no optimiser, no replay, no
+environment. It is written as a checkpoint is, and never written again, removed or passed over: a damaged one is an
+error that names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from intrigue.errors import CheckpointError, ConfigError, Problem
+from intrigue.run import checkpoint, disk
+from intrigue.run.examine import examine, order, published
+from intrigue.run.folder import RunFolder
+from intrigue.run.manifest import MANIFEST, SIZE_LIMIT, parse
+from intrigue.state import State
+
+KEEP_ALL = 10**9
+FIELDS = {"about", "agent", "reward"}
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A whole snapshot as it was read."""
+
+    path: Path
+    mark: int
+    """The steps it was asked for; the run may have gone on by a step of each environment."""
+    about: dict[str, Any]
+    agent: dict[str, Any]
+    reward: dict[str, Any]
+    digest: str
+
+
+def due(marks: Iterable[int], before: int, step: int) -> list[int]:
+    """The marks that were passed between these steps."""
+    return sorted(mark for mark in set(marks) if before < mark <= step)
+
+
+def save(folder: RunFolder, mark: int, state: State, config_digest: str, step: int) -> None:
+    """Keep this state under `mark`, unless it is kept already (a run taken up from before it writes nothing twice)."""
+    for path in published(folder.snapshots):
+        if order(path)[0] == mark and not examine(path, keep=False)[1]:
+            return
+    checkpoint.save(folder.snapshots, mark, state, config_digest=config_digest, meta={"step": step}, keep=KEEP_ALL)
+
+
+def marks_of(folder: RunFolder) -> list[int]:
+    """The marks there are snapshots of, whole or not."""
+    return sorted({order(path)[0] for path in published(folder.snapshots)})
+
+
+def load(folder: RunFolder, wanted: int | None) -> Snapshot:
+    """The snapshot of `wanted` steps, or the newest.
+
+    Raises:
+        ConfigError: there is none; the message lists those there are.
+        CheckpointError: it is damaged.
+    """
+    known = marks_of(folder)
+    if not known:
+        raise ConfigError(
+            f"{folder.path} holds no snapshot to fine-tune from. A run keeps them at the steps that --run.snapshots "
+            "names, as the URLB presets do; `intrigue resume` goes on to the next. Nothing was started from scratch."
+        )
+    mark = known[-1] if wanted is None else wanted
+    if mark not in known:
+        there = ", ".join(map(str, known))
+        text = f"{folder.path} has no snapshot of {mark} steps. There are: {there}. Nothing was started from scratch."
+        raise ConfigError([Problem("--snapshot", text)])
+    path = [each for each in published(folder.snapshots) if order(each)[0] == mark][-1]
+    read, problems = examine(path, keep=True)
+    if read is None:
+        raise CheckpointError(f"snapshot {path} is damaged: {'; '.join(problems)}. Nothing was started from scratch.")
+    state = read.state
+    whole = isinstance(state, dict) and set(state) == FIELDS and all(isinstance(state[each], dict) for each in FIELDS)
+    if not whole:
+        raise CheckpointError(f"snapshot {path} is a whole checkpoint but holds no snapshot; expected {sorted(FIELDS)}")
+    digest = parse(disk.read_whole(path / MANIFEST, SIZE_LIMIT)).content_digest()
+    return Snapshot(path, mark, state["about"], state["agent"], state["reward"], digest)
