@@ -13,6 +13,7 @@ COMMANDS = {
     "train": "train a curious agent; ENV defaults to the built-in maze `rooms`",
     "resume": "go on exactly where a run stopped",
     "eval": "play a trained agent",
+    "finetune": "URLB's second phase: a pre-trained agent learns a task",
     "verify": "exit 0 only if a run's selected checkpoint is whole",
     "digest": "one hash of a run's whole training state",
     "list": "rewards, agents, envs, presets or studies, one line each",

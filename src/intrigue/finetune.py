@@ -1,0 +1,205 @@
+"""URLB's second phase: a pre-trained policy learns a task from its reward (URLB finetune.py, agent/ddpg.py init_from).
+
+    copied     actor, and the critic's trunk; from `proto` the whole critic
+    fresh      the critic's heads, the target network whole, both optimisers, the replay, all statistics
+    the same   everything else of the configuration, but the environment is the task, n-step is 3, the reward the task's
+               own, and the bonus is neither computed nor learned
+
+The target network is the copy of the critic as it was before anything was copied into that, as in URLB: it follows at
+its own pace. The first steps are random again (`learning_starts`). Greedy episodes are played every 10,000 steps and at
+the end. Policies with skills choose one as `intrigue.skill_choice` says.
+
+A fine-tuning is a run like any other: `resume`, `verify` and `report` work on it.
+
+Differs from URLB: of `aps` the features that tasks are regressed on are copied too. URLB leaves them as they were first
+drawn, so that the task is regressed on features that nothing was trained with.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from intrigue.agents.ddpg import DDPG
+from intrigue.config import RunConfig, flatten_json, resolve
+from intrigue.envs.dmc_names import PRIMAL, TASK_OF
+from intrigue.envs.registry import split_id
+from intrigue.errors import CheckpointError, ConfigError, Problem
+from intrigue.presets.urlb_setting import evaluated
+from intrigue.run import snapshot as snapshots
+from intrigue.run.driver import start
+from intrigue.run.folder import RunFolder, open_run, read_config
+from intrigue.run.names import safe_name
+from intrigue.run.result import Run
+from intrigue.run.snapshot import Snapshot
+from intrigue.scores.urlb import expert_of
+from intrigue.training.build import with_skills
+from intrigue.training.loops import AnyParts
+from intrigue.training.weights import describe
+
+STEPS = 100_000  # where the benchmark's scores are read: URLB's paper; CIC num_train_frames 100,010
+N_STEP = 3  # URLB finetune.yaml nstep
+# Which skill is followed (`skill_choice`); rewards that are not here have none.
+FOLLOW = {"cic": "middle", "smm": "tried", "aps": "regressed", "diayn": "drawn"}
+COPIED = ("actor.", "critic.trunk.")  # URLB init_from, init_critic true
+COPIED_OF_PROTO = ("actor.", "critic.")  # URLB proto.py init_from
+FEATURES_OF_APS = ("trunk.", "features.")
+
+
+@dataclass(frozen=True, slots=True)
+class Finetuned:
+    """A finished fine-tuning and what its last evaluation found."""
+
+    run: Run
+    task: str
+    mark: int
+    """Steps of the snapshot it began with."""
+    score: float
+    spread: float
+    episodes: int
+    expert: float | None
+
+    @property
+    def normalized(self) -> float | None:
+        """The score as a share of the expert's; None where there is no expert."""
+        return None if self.expert is None else self.score / self.expert
+
+
+def finetune(
+    folder: Path,
+    task: str,
+    *,
+    mark: int | None = None,
+    steps: int = STEPS,
+    n_step: int = N_STEP,
+    seed: int | None = None,
+    device: str = "auto",
+    out: Path | None = None,
+    quiet: bool = False,
+) -> Finetuned:
+    """Fine-tune the run in `folder` on a task, from the snapshot of `mark` steps or its newest."""
+    run = RunFolder(Path(os.path.abspath(open_run(folder).path)))
+    given = snapshots.load(run, mark)
+    changes = {"steps": steps, "agent.n_step": n_step, "device": device, **({} if seed is None else {"seed": seed})}
+    cfg = configure(given, run, task, changes)
+    short = safe_name(split_id(cfg.env_id)[1] or cfg.env_id)
+    place = out or run.path.parent / f"{run.path.name}__{short}__{given.mark}__{cfg.run.seed}"
+    done = start(cfg, out=place, quiet=quiet, prepare=lambda parts: transfer(given, parts, run.path.name))
+    found = done.evaluations()
+    last = {name: column[-1] for name, column in found.items()}
+    return Finetuned(
+        run=done,
+        task=cfg.env_id,
+        mark=given.mark,
+        score=last["eval/return_mean"],
+        spread=last["eval/return_std"],
+        episodes=int(last["eval/episodes"]),
+        expert=expert_of(cfg.env_id),
+    )
+
+
+def configure(given: Snapshot, run: RunFolder, task: str, changes: Mapping[str, Any]) -> RunConfig:
+    """The run that goes on from a snapshot. Raises ConfigError for a task of another domain."""
+    tree = read_config(run)
+    for section in ("env", "agent", "reward"):
+        if tree.get(section) != given.about.get(section):
+            raise CheckpointError(
+                f"{given.path} was taken of another {section} than {run.config} describes: "
+                f"{given.about.get(section)!r}. Put back the one that belongs here; nothing was started from scratch."
+            )
+    before = flatten_json(tree)
+    env_id = _task_id(str(before["env"]), task)
+    if before["agent"] != "ddpg":
+        raise ConfigError([Problem("DIR", f"its agent {before['agent']!r} cannot be fine-tuned, only 'ddpg' can.")])
+    return resolve(
+        before,
+        {
+            "env": env_id,
+            "curiosity.int_coef": 0.0,
+            "curiosity.int_coef_steps": 0,
+            "curiosity.ext_coef": 1.0,  # URLB: the task's reward as it is
+            "curiosity.scale": "none",
+            "curiosity.warmup_steps": 0,
+            "curiosity.idle": True,
+            "curiosity.follow": FOLLOW.get(str(before["reward"]), "drawn"),
+            "run.snapshots": (),
+            "run.execution": "auto",
+            **evaluated(),
+            **changes,
+        },
+    )
+
+
+def _task_id(trained: str, task: str) -> str:
+    """The environment that `task` names beside the one that was trained in."""
+    family, name = split_id(trained)
+    env_id = task if "/" in task or not name else f"{family}/{task}"
+    if env_id == trained and name in PRIMAL:
+        raise ConfigError([Problem("--task", f"{task!r} has no reward to learn from. Use for example {task}_run.")])
+    domains = [_domain(each) for each in (trained, env_id)]
+    if None not in domains and domains[0] != domains[1]:
+        known = ", ".join(sorted(each for each, (domain, _) in TASK_OF.items() if domain == domains[0]))
+        text = f"{task!r} is not of the domain that was trained in, {domains[0]!r}. Its tasks: {known}."
+        raise ConfigError([Problem("--task", text)])
+    return env_id
+
+
+def _domain(env_id: str) -> str | None:
+    """The domain of a known `dmc` id."""
+    family, name = split_id(env_id)
+    if family != "dmc":
+        return None
+    return name if name in PRIMAL else TASK_OF.get(name, (None, ""))[0]
+
+
+def transfer(given: Snapshot, parts: AnyParts, origin: str) -> dict[str, Any]:
+    """Copy what is to be copied into fresh parts; what was, for provenance.json.
+
+    Raises:
+        ConfigError: the snapshot is of other sizes.
+    """
+    agent, curiosity = parts.agent, parts.curiosity
+    assert isinstance(agent, DDPG)
+    now = describe(with_skills(parts.collector.pool.spaces, curiosity.skills))
+    if given.about.get("spaces") != now:
+        raise ConfigError(
+            f"{given.path} was trained for other sizes: {given.about.get('spaces')}, the task has {now}. "
+            "Use a task of the same domain; nothing was started from scratch."
+        )
+    reward = str(given.about["reward"]["name"])
+    copied = {"agent": copy_weights(agent, given.agent, COPIED_OF_PROTO if reward == "proto" else COPIED, given.path)}
+    if reward == "aps":
+        copied["reward"] = copy_weights(curiosity.reward, given.reward, FEATURES_OF_APS, given.path)
+    return {"finetuned_from": {"run": origin, "snapshot": given.mark, "digest": given.digest, "copied": copied}}
+
+
+@torch.no_grad()
+def copy_weights(module: nn.Module, weights: Mapping[str, Tensor], prefixes: tuple[str, ...], path: Path) -> list[str]:
+    """The names of the weights that were copied: all of the module's that begin so.
+
+    Raises:
+        ConfigError: some are missing or of another shape.
+    """
+    own = {name: weight for name, weight in module.state_dict().items() if name.startswith(prefixes)}
+    wrong = [
+        f"{name} is {_shape(weights.get(name))}, expected {_shape(weight)}"
+        for name, weight in own.items()
+        if _shape(weights.get(name)) != _shape(weight)
+    ]
+    if wrong or not own:
+        raise ConfigError(
+            f"{path} does not fit: {'; '.join(wrong[:3]) or 'no weights'}. Nothing was started from scratch."
+        )
+    for name, weight in own.items():
+        weight.copy_(weights[name])
+    return sorted(own)
+
+
+def _shape(weight: Tensor | None) -> str:
+    return "missing" if weight is None else "x".join(map(str, weight.shape))
