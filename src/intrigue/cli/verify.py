@@ -10,20 +10,23 @@ from intrigue.errors import CheckpointError
 
 
 def verify(folder: RunDir, json_output: Json = False) -> int:
-    """Exit 0 only if the run's selected checkpoint is whole: every file there, every byte as it was written.
+    """Exit 0 only if the run's selected checkpoint and all its snapshots are whole: every byte as it was written.
 
     Examples:
       intrigue verify runs/maze
     """
     from intrigue.run.checkpoint import verify as check
     from intrigue.run.folder import open_run
+    from intrigue.run.snapshot import problems_of
 
-    verdict = check(open_run(folder).checkpoints)
+    run = open_run(folder)
+    verdict = check(run.checkpoints)
+    problems = [*verdict.problems, *problems_of(run)]
     if json_output:
-        fields = {"ok": verdict.ok, "step": verdict.step, "problems": list(verdict.problems)}
+        fields = {"ok": not problems, "step": verdict.step, "problems": problems}
         sys.stdout.write(json.dumps(fields) + "\n")
-    if not verdict.ok:
-        raise CheckpointError(f"{folder}: {'; '.join(verdict.problems)}")
+    if problems:
+        raise CheckpointError(f"{folder}: {'; '.join(problems)}")
     if not json_output:
         sys.stdout.write(f"{folder}: the checkpoint of step {verdict.step} is whole\n")
     return 0

@@ -18,7 +18,7 @@ from intrigue.errors import CheckpointError, ConfigError, Problem
 from intrigue.run import checkpoint, disk
 from intrigue.run.examine import examine, order, published
 from intrigue.run.folder import RunFolder
-from intrigue.run.manifest import MANIFEST, SIZE_LIMIT, parse
+from intrigue.run.manifest import MANIFEST, SIZE_LIMIT, NewerFormat, parse
 from intrigue.state import State
 
 KEEP_ALL = 10**9
@@ -54,6 +54,18 @@ def save(folder: RunFolder, mark: int, state: State, config_digest: str, step: i
 def marks_of(folder: RunFolder) -> list[int]:
     """The marks there are snapshots of, whole or not."""
     return sorted({order(path)[0] for path in published(folder.snapshots)})
+
+
+def problems_of(folder: RunFolder) -> list[str]:
+    """What is wrong with the snapshots of a run, each named."""
+    problems = []
+    for path in published(folder.snapshots):
+        try:
+            found = examine(path, keep=False)[1]
+        except NewerFormat as error:
+            found = [str(error)]
+        problems += [f"{folder.snapshots.name}/{path.name}: {each}" for each in found]
+    return problems
 
 
 def load(folder: RunFolder, wanted: int | None) -> Snapshot:
