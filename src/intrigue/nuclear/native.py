@@ -1,25 +1,19 @@
 """The CPU path: `native.c`, compiled once by this machine's C compiler and run in as many threads as torch uses.
 
 Nothing is compiled at install, and nothing is required: without a compiler `auto` takes the Gram method, and `intrigue
-doctor` says so. The first call compiles for about a second; the library is kept in the user's cache folder under a name
-made of everything it depends on, so that another processor, compiler or version of the source gets its own.
+doctor` says so. The first call compiles for about a second (`intrigue.compiled`).
 """
 
 from __future__ import annotations
 
 import ctypes
 import functools
-import hashlib
-import os
-import platform
-import shutil
-import subprocess
-import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
 
+from intrigue.compiled import CannotCompile, find_compiler, load
 from intrigue.nuclear.contract import MatrixError
 from intrigue.nuclear.forms import CENTERS, Center
 from intrigue.nuclear.reference import Norms
@@ -27,11 +21,10 @@ from intrigue.nuclear.source import Source
 
 SOURCE = Path(__file__).with_name("native.c")
 # Comparisons with NaN stay exact; only the error number of sqrt and floating-point traps are given up.
-FLAGS = ("-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-fPIC", "-w")
+FLAGS = ("-fno-math-errno", "-fno-trapping-math")
 # Compiled for OpenMP but linked without it: the threads are torch's own, found in the libraries it has loaded. A second
 # set of threads would wait for the processors on which torch's spin.
 THREADED = ("-fopenmp",)
-COMPILE_SECONDS = 60  # a compiler that takes longer is broken; one second is usual
 # Handing work to another thread costs some 10 µs; reading this many entries takes ten times as long.
 ENTRIES_PER_THREAD = 1 << 15
 
@@ -56,16 +49,13 @@ class _Job(ctypes.Structure):
 @functools.cache
 def library() -> Library:
     """The compiled library, built if this machine has not built it before."""
-    compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
-    if not compiler:
-        return Library(None, "no C compiler found (cc, gcc or clang)")
     try:
-        function = _load(compiler)
-    except (OSError, subprocess.SubprocessError) as error:
-        return Library(None, f"{compiler} could not build it: {error}")
+        function = _load().norms
+    except CannotCompile as reason:
+        return Library(None, str(reason))
     function.argtypes = (ctypes.POINTER(_Job), ctypes.c_int64, ctypes.c_int64)
     function.restype = ctypes.c_int
-    return Library(function, f"compiled by {compiler}")
+    return Library(function, f"compiled by {find_compiler()}")
 
 
 def norms(source: Source, center: Center) -> Norms:
@@ -91,48 +81,9 @@ def norms(source: Source, center: Center) -> Norms:
     return found
 
 
-def _load(compiler: str) -> ctypes._NamedFuncPointer:
+def _load() -> ctypes.CDLL:
     try:
-        return ctypes.CDLL(str(_build(compiler, THREADED))).norms
-    except (OSError, subprocess.SubprocessError):
+        return load(SOURCE, FLAGS + THREADED)
+    except CannotCompile:
         # Another compiler's OpenMP than torch's, or none: one thread is still faster than anything else here.
-        return ctypes.CDLL(str(_build(compiler, ()))).norms
-
-
-def _run(*command: str) -> None:
-    subprocess.run(command, capture_output=True, check=True, timeout=COMPILE_SECONDS)
-
-
-def _build(compiler: str, threaded: tuple[str, ...]) -> Path:
-    source = SOURCE.read_bytes()
-    version = subprocess.run([compiler, "--version"], capture_output=True, check=True, timeout=COMPILE_SECONDS).stdout
-    key = b"\0".join([source, version, " ".join(FLAGS + threaded).encode(), _processor().encode()])
-    path = _folder() / f"nuclear-{hashlib.sha256(key).hexdigest()[:16]}.so"
-    if not path.exists():
-        with tempfile.TemporaryDirectory(dir=path.parent) as place:
-            fresh, compiled = Path(place) / path.name, Path(place) / "nuclear.o"
-            _run(compiler, *FLAGS, *threaded, "-c", "-o", str(compiled), str(SOURCE))
-            _run(compiler, "-shared", "-o", str(fresh), str(compiled), "-lm")
-            ctypes.CDLL(str(fresh))  # What cannot be loaded is not kept.
-            os.replace(fresh, path)  # whole or not at all, whoever else builds it meanwhile
-    return path
-
-
-def _folder() -> Path:
-    """A folder of this user alone: the cache folder, or where that cannot be written, a fresh temporary one."""
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "intrigue"
-    try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with tempfile.TemporaryFile(dir=folder):
-            return folder
-    except OSError:
-        return Path(tempfile.mkdtemp(prefix="intrigue-"))
-
-
-def _processor() -> str:
-    """What -march=native depends on."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return f"{platform.machine()} {platform.processor()}"
-    return "".join(sorted({line for line in lines if line.startswith(("model name", "flags", "Features"))}))
+        return load(SOURCE, FLAGS)
