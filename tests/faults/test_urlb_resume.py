@@ -1,0 +1,129 @@
+"""A pre-training of `nnm-urlb-small`, killed and stopped wherever it hurts, ends on the calm run's digest.
+
+Replay, snapshots and evaluations included.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+
+import pytest
+from test_kill_and_resume import command, forked
+
+from intrigue.config import resolve
+from intrigue.presets import preset_layer
+from intrigue.run import checkpoint, snapshot
+from intrigue.run.driver import resume, start
+from intrigue.run.folder import RunFolder
+
+KILLS = 8
+STEPS = 160
+MARKS = (50, 120)
+SHRUNK = {
+    "env.max_episode_steps": 15,
+    "threads": 1,
+    "steps": STEPS,
+    "checkpoint_every": 30,
+    "run.snapshots": MARKS,
+    "run.eval_every": 60,
+    "run.eval_episodes": 2,
+    "agent.capacity": 96,  # the ring comes round
+    "agent.batch": 16,
+    "agent.hidden": 16,
+    "agent.learning_starts": 20,
+    "agent.rollout_steps": 10,
+    "reward.feature_dim": 8,
+    "reward.hidden": 8,
+}
+CLOCK = ("wall_seconds", "charts/SPS", "time/collect_fraction", "time/curiosity_fraction")
+
+
+def shrunk(**changes):
+    return resolve(preset_layer("nnm-urlb-small"), {**SHRUNK, **changes})
+
+
+@pytest.fixture(scope="module")
+def calm(tmp_path_factory):
+    """The run that nobody disturbs."""
+    return start(shrunk(), out=tmp_path_factory.mktemp("calm") / "run", quiet=True)
+
+
+def kept(path):
+    """The digests of a run's snapshots, by their steps."""
+    folder = RunFolder(path)
+    return {mark: snapshot.load(folder, mark).digest for mark in snapshot.marks_of(folder)}
+
+
+def told(columns):
+    """A table without what a clock wrote."""
+    return {name: [repr(each) for each in column] for name, column in columns.items() if name not in CLOCK}
+
+
+def same_end(run, calm):
+    assert run.digest() == calm.digest()
+    assert kept(run.path) == kept(calm.path)
+    assert told(run.evaluations()) == told(calm.evaluations())
+    assert told(run.metrics()) == told(calm.metrics())
+    assert run.episodes() == calm.episodes()
+
+
+def test_the_calm_run_kept_what_was_asked_for(calm):
+    assert list(kept(calm.path)) == [*MARKS]
+    assert calm.evaluations()["step"] == [60, 120, STEPS]
+    assert len(checkpoint.published(calm.path / "checkpoints")) == 2, "snapshots are not counted among the checkpoints"
+    held = snapshot.load(RunFolder(calm.path), MARKS[0])
+    assert held.about["step"] == MARKS[0]
+    names = {path.name for path in held.path.iterdir()}
+    assert names == {"tensors.safetensors", "state.json", "manifest.json"}, "no replay beside the weights"
+
+
+@pytest.mark.parametrize("steps", [7, 49, 50, 61, 119, 121])
+def test_stopping_points_resume_to_the_same_digest(tmp_path, calm, steps):
+    start(shrunk(steps=steps, **{"run.eval_every": 0}), out=tmp_path / "run", quiet=True)
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    config["run"]["eval_every"] = 60  # a setting of book-keeping; a run that ends evaluates once more
+    (tmp_path / "run" / "config.json").write_text(json.dumps(config))
+    run = resume(tmp_path / "run", steps=STEPS, quiet=True)
+    assert run.digest() == calm.digest()
+    assert kept(run.path) == kept(calm.path)
+    wanted = [step for step in (60, 120, STEPS) if step > steps]
+    assert run.evaluations()["step"] == wanted
+    assert run.evaluations()["eval/return_mean"] == calm.evaluations()["eval/return_mean"][-len(wanted) :]
+
+
+def test_kills_lose_nothing(tmp_path, calm):
+    """Commands are killed -9 at random moments; the folder is whole every time, and ends where the calm run ended."""
+    rng = random.Random(0)
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps(shrunk().to_json()))
+    out, kills = tmp_path / "run", 0
+    while kills < KILLS and not (out / "DONE").exists():
+        begin = ["train", "--config", str(config), "--out", str(out), "--quiet"]
+        process = forked(["resume", str(out), "--quiet"] if out.exists() else begin)
+        process.join(timeout=rng.uniform(0.2, 1.0))
+        process.kill()
+        process.join()
+        assert process.exitcode in (0, -signal.SIGKILL)
+        kills += process.exitcode != 0
+        if out.exists():
+            assert command("verify", out)[0] == 0
+    assert kills > 1
+    same_end(resume(out, quiet=True) if out.exists() else start(shrunk(), out=out, quiet=True), calm)
+
+
+@pytest.mark.parametrize("damaged", [True, False])
+def test_a_mark_that_is_passed_again_leaves_a_whole_snapshot_alone_and_mends_a_damaged_one(tmp_path, calm, damaged):
+    out = tmp_path / "run"
+    start(shrunk(steps=55), out=out, quiet=True)
+    newest = checkpoint.published(out / "checkpoints")[-1] / "state.json"
+    newest.write_bytes(newest.read_bytes()[:-1])  # so that the run is taken up from step 30
+    held = snapshot.load(RunFolder(out), 50).path / "tensors.safetensors"
+    before = held.stat()
+    if damaged:
+        held.write_bytes(held.read_bytes()[:-1] + b"?")
+    run = resume(out, steps=STEPS, quiet=True)
+    assert kept(run.path) == kept(calm.path)
+    assert run.digest() == calm.digest()
+    assert (held.stat().st_ino == before.st_ino) == (not damaged)
