@@ -80,10 +80,10 @@ class ActorCritic(nn.Module):
 
     def _input(self, obs: Tensor) -> Tensor:
         if self.input_norm == "none":
-            return obs.float() / 255 if self.pixels else obs
+            return obs.float().div_(255) if self.pixels else obs
         std = self.obs_moments.std()
         scale = std.mean() if self.input_norm == "scalar" else std
-        return (obs - self.obs_moments.mean.float()) / scale.float()
+        return (obs - self.obs_moments.mean.float()).div_(scale.float())
 
 
 def pixel_body(shape: tuple[int, ...], features: int, style: Style) -> nn.Module:
