@@ -124,6 +124,7 @@ class PPO(Agent):
             refusal=REFUSAL,
             mode=mode,
             max_grad_norm=self.cfg.max_grad_norm,
+            fused=self.nets.pixels,
         )
 
     def warm_up(self, obs: Tensor) -> None:
@@ -157,18 +158,18 @@ class PPO(Agent):
         rate = self._learning_rate(step)
         self._step.set_learning_rate(rate)
         advantage, target = self.advantages(batch, streams, extras)
-        seen = (batch.obs, batch.skill, extras["sample"], extras["log_prob"], advantage, target)
+        # On a CPU convolutions want channels last; moved there once, they need not be moved in every minibatch.
+        last = self.nets.pixels and batch.obs.device.type == "cpu"
+        obs = batch.obs.movedim(2, -1).contiguous() if last else batch.obs
+        seen = (obs, batch.skill, extras["sample"], extras["log_prob"], advantage, target)
         whole = bool(batch.valid.all())
         parts = []
         for _ in range(self.cfg.epochs):
             order = torch.randperm(batch.reward.shape[1], generator=rng, device=rng.device)
             for envs in order.chunk(self.cfg.minibatches):
-                chosen = (each.index_select(1, envs) for each in seen)  # (T, n, ...)
-                if whole:
-                    parts.append(self._step(*(each.flatten(0, 1) for each in chosen)))
-                else:
-                    rows = batch.valid[:, envs]
-                    parts.append(self._step(*(each[rows] for each in chosen)))
+                chosen = [each.index_select(1, envs) for each in seen]  # (T, n, ...)
+                taken = [each.flatten(0, 1) if whole else each[batch.valid[:, envs]] for each in chosen]
+                parts.append(self._step(taken[0].movedim(-1, 1) if last else taken[0], *taken[1:]))
         self._step.check()
         if self.cfg.normalize_obs and self.cfg.obs_moments == "running":
             self.nets.obs_moments.observe(batch.obs[batch.valid])
