@@ -50,13 +50,14 @@ class Atari(Env):
 
     def __init__(self, cfg: AtariConfig, name: str) -> None:
         from intrigue.envs.atari_emulator import Emulator
+        from intrigue.envs.atari_native import make_screen
         from intrigue.envs.atari_palette import palette
-        from intrigue.envs.atari_screen import Screen
 
         self._protocol = PROTOCOLS[cfg.protocol]
         self._emulator = Emulator(ROM_ID_OF[name])
         height, width = self._emulator.height, self._emulator.width
-        self._screen = Screen(palette(ROM_ID_OF[name]), height, width, self._protocol.resize)
+        self._screen = make_screen(palette(ROM_ID_OF[name]), height, width, self._protocol.resize)
+        self._draw = self._screen.between(self._emulator.older, self._emulator.newer)
         self._actions = list(range(18)) if cfg.full_action_space else self._emulator.minimal_actions
         self._max_steps = cfg.max_episode_steps or self._protocol.max_frames // self._protocol.skip
         self._stack = Stack(self._protocol.stack)
@@ -92,7 +93,7 @@ class Atari(Env):
     def step(self, action: Array) -> Step:
         reward, over = self._emulator.play(self._effective(self._actions[int(action)]))
         self._time += 1
-        self._screen(self._emulator.older, self._emulator.newer, self._stack.next_slot())
+        self._draw(self._stack)
         lives = self._emulator.lives
         lost = self._protocol.life_ends and lives < self._lives and not over
         self._lives = lives

@@ -20,7 +20,7 @@ from typing import Any, final
 import numpy as np
 from ale_py import ALEInterface, ALEState, LoggerMode, roms
 
-from intrigue.envs.atari_screen import Bytes
+from intrigue.envs.atari_stack import Bytes
 from intrigue.errors import RunError
 from intrigue.state import State
 
@@ -64,6 +64,7 @@ class Emulator:
         self._load()
         self.minimal_actions = [each.value for each in self.console.getMinimalActionSet()]
         self.height, self.width = self.console.getScreenDims()
+        # The same two arrays for ever, in turn: whoever draws them may keep them.
         self.older, self.newer = self.console.getScreen(), self.console.getScreen()
         self._start_screen = self.newer.copy()
 

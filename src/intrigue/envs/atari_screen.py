@@ -21,6 +21,7 @@ from __future__ import annotations
 import functools
 import math
 import threading
+from collections.abc import Callable
 from typing import Literal, final
 
 import numpy as np
@@ -28,8 +29,9 @@ from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from intrigue.envs.atari_protocols import SIDE
+from intrigue.envs.atari_stack import Bytes, Stack
 
-Bytes = NDArray[np.uint8]
+Kind = Literal["bilinear", "area"]
 
 LUMINANCE = (299, 587, 114)  # ITU-R BT.601, in thousandths.
 GREY_PARTS = {"bilinear": 16, "area": 1}  # Parts of a grey level that are kept: the most that float32 sums exactly.
@@ -41,7 +43,7 @@ EXACT_FLOAT32 = 2**24  # Whole numbers up to here are exact in float32.
 EXACT_QUOTIENT = 2**17
 
 
-def filter_weights(size_in: int, size_out: int, kind: Literal["bilinear", "area"]) -> NDArray[np.int64]:
+def filter_weights(size_in: int, size_out: int, kind: Kind) -> NDArray[np.int64]:
     """Whole-numbered weights (size_out, size_in) of a filter along one axis, without a common divisor."""
     left = np.arange(size_in)[None] * size_out  # In units of which both sizes are multiples.
     start = np.arange(size_out)[:, None] * size_in
@@ -55,7 +57,7 @@ def filter_weights(size_in: int, size_out: int, kind: Literal["bilinear", "area"
     return smallest
 
 
-def grey_table(palette: Bytes, kind: Literal["bilinear", "area"]) -> NDArray[np.int64]:
+def grey_table(palette: Bytes, kind: Kind) -> NDArray[np.int64]:
     """The grey of every pair of colours (256, 256), in parts of a level: luminance of the channel-wise maximum."""
     brighter = np.maximum(palette[:, None], palette[None]).astype(np.int64)
     thousandths = brighter @ np.array(LUMINANCE) * GREY_PARTS[kind]
@@ -63,11 +65,19 @@ def grey_table(palette: Bytes, kind: Literal["bilinear", "area"]) -> NDArray[np.
     return greys
 
 
+def exact_in_float32(
+    greys: NDArray[np.int64], row_sums: NDArray[np.int64], column_sums: NDArray[np.int64], kind: Kind
+) -> bool:
+    """Whether float32 holds every sum, and rounds no quotient up to the next whole number."""
+    weight = int(row_sums.max() * column_sums.max())
+    return int(greys.max()) * weight < EXACT_FLOAT32 and weight * GREY_PARTS[kind] < EXACT_QUOTIENT
+
+
 @final
 class AxisFilter:
     """One axis of the filter as a band of small dense blocks: out[b] = weights[b] @ in[window b]."""
 
-    def __init__(self, size_in: int, kind: Literal["bilinear", "area"]) -> None:
+    def __init__(self, size_in: int, kind: Kind) -> None:
         weights = filter_weights(size_in, SIDE, kind)
         common = math.gcd(size_in, SIDE)
         self.blocks = max(each for each in range(1, BLOCKS + 1) if common % each == 0)
@@ -90,11 +100,11 @@ class AxisFilter:
 class Room:
     """Tables of one kind of screen, and room to work in."""
 
-    def __init__(self, palette: Bytes, height: int, width: int, kind: Literal["bilinear", "area"]) -> None:
+    def __init__(self, palette: Bytes, height: int, width: int, kind: Kind) -> None:
         rows, columns = AxisFilter(height, kind), AxisFilter(width, kind)
         table = grey_table(palette, kind)
         divisor = rows.sums[:, None] * columns.sums[None] * GREY_PARTS[kind]
-        exact = table.max() * rows.sums.max() * columns.sums.max() < EXACT_FLOAT32 and divisor.max() < EXACT_QUOTIENT
+        exact = exact_in_float32(table, rows.sums, columns.sums, kind)
         dtype, pair = (np.float32, np.complex64) if exact else (np.float64, np.complex128)
         self.table = table.astype(dtype).reshape(-1)
         # Two greys that lie side by side move as one number of twice the size.
@@ -128,7 +138,7 @@ class Room:
 class RoomOfThread(threading.local):
     """A room per thread, since two threads cannot work in one."""
 
-    def __init__(self, palette: bytes, height: int, width: int, kind: Literal["bilinear", "area"]) -> None:
+    def __init__(self, palette: bytes, height: int, width: int, kind: Kind) -> None:
         self.own = Room(np.frombuffer(palette, np.uint8).reshape(256, 3), height, width, kind)
 
 
@@ -139,8 +149,12 @@ room_of_thread = functools.lru_cache(maxsize=8)(RoomOfThread)  # A process shows
 class Screen:
     """Turns pairs of raw screens of one size into pictures."""
 
-    def __init__(self, palette: Bytes, height: int, width: int, kind: Literal["bilinear", "area"]) -> None:
+    def __init__(self, palette: Bytes, height: int, width: int, kind: Kind) -> None:
         self._rooms = room_of_thread(palette.tobytes(), height, width, kind)
+
+    def between(self, one: Bytes, other: Bytes) -> Callable[[Stack], None]:
+        """Draws what these two screens then hold as a stack's next picture. Which is older makes no difference."""
+        return lambda stack: self(one, other, stack.next_slot())
 
     def __call__(self, older: Bytes, newer: Bytes, out: Bytes) -> None:
         """Write the picture of two screens (height, width) of colour indices into `out` (84, 84)."""

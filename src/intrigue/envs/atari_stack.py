@@ -9,13 +9,15 @@ from __future__ import annotations
 from typing import final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from intrigue.envs.atari_protocols import SIDE
-from intrigue.envs.atari_screen import Bytes
 
-STRIP = (
-    16  # Pictures: small enough that memory is used again, and the move of three of them is spread over a dozen steps.
-)
+Bytes = NDArray[np.uint8]
+
+# Pictures: small enough that memory is used again, and the move of three of them is spread over a dozen steps.
+STRIP = 16
+PICTURE_BYTES = SIDE * SIDE
 
 
 @final
@@ -24,8 +26,7 @@ class Stack:
 
     def __init__(self, size: int) -> None:
         self._size = size
-        self._strip = np.zeros((STRIP, SIDE, SIDE), np.uint8)
-        self._end = size
+        self._begin(np.zeros((size, SIDE, SIDE), np.uint8))
 
     @property
     def window(self) -> Bytes:
@@ -35,13 +36,17 @@ class Stack:
     def next_slot(self) -> Bytes:
         """The place of the next picture, which belongs to the window from now on; to be written at once."""
         if self._end == STRIP:
-            kept = self._strip[self._end - self._size + 1 :]
-            self._strip = np.empty_like(self._strip)
-            self._strip[: self._size - 1] = kept
-            self._end = self._size - 1
+            self._begin(self._strip[self._end - self._size + 1 :])
         self._end += 1
         slot: Bytes = self._strip[self._end - 1]
         return slot
+
+    def next_address(self) -> int:
+        """`next_slot` for compiled code: where its 84 · 84 bytes begin."""
+        if self._end == STRIP:
+            self._begin(self._strip[self._end - self._size + 1 :])
+        self._end += 1
+        return self._address + (self._end - 1) * PICTURE_BYTES
 
     def fill(self, picture: Bytes) -> None:
         """Only this picture, as at the start of an episode."""
@@ -49,6 +54,11 @@ class Stack:
 
     def put(self, pictures: Bytes) -> None:
         """These pictures, oldest first."""
-        self._strip = np.empty_like(self._strip)
-        self._strip[: self._size] = pictures
-        self._end = self._size
+        self._begin(pictures)
+
+    def _begin(self, pictures: Bytes) -> None:
+        """A new strip that begins with these."""
+        self._strip: Bytes = np.empty((STRIP, SIDE, SIDE), np.uint8)
+        self._strip[: len(pictures)] = pictures
+        self._end = len(pictures)
+        self._address: int = self._strip.ctypes.data

@@ -68,10 +68,10 @@ def check_flag(flag: Any, field: str) -> bool:
 def check_actions(action: Array, spec: ActionSpec, num_envs: int) -> Array:
     """The actions of a pool as an array of `spec`; refused when the shape, a class or a number is impossible."""
     array = np.asarray(action)
-    if array.dtype == np.int64 and spec.kind == "discrete" and array.shape == (num_envs,):
-        # The common case in one comparison: read without a sign, a negative number is a large one.
-        if (array.view(np.uint64) < spec.sizes[0]).all():
-            return array
+    common = array.dtype == np.int64 and spec.kind == "discrete" and array.shape == (num_envs,)
+    # The common case in one comparison: read without a sign, a negative number is a large one.
+    if common and (array.view(np.uint64) < spec.sizes[0]).all():
+        return array
     if array.shape != (num_envs, *spec.shape):
         raise RunError(f"action: expected shape {(num_envs, *spec.shape)}, got {array.shape}.")
     if spec.kind == "continuous":
