@@ -220,7 +220,8 @@ class Curiosity(nn.Module):
             scale = self.scale.scale()
             mixed, bonus = total / scale, raw / scale
         else:
-            self.scale.observe(raw)
+            # A chain of returns runs on through rows that are no transitions; a spread of values leaves them out.
+            self.scale.observe(raw if isinstance(self.scale, ReturnScale) else raw[batch.valid])
             scale = 1.0 if cfg.scale == "none" else self.scale.scale()
             bonus = raw / scale
             mixed = coefficient * bonus + cfg.ext_coef * extrinsic
@@ -228,11 +229,12 @@ class Curiosity(nn.Module):
             streams = [Stream("extrinsic", extrinsic, cfg.ext_coef), Stream("intrinsic", bonus, coefficient)]
         else:
             streams = [Stream("total", mixed, 1.0)]
+        counted = raw[batch.valid] if bool(batch.valid.any()) else raw
         metrics: Metrics = {
-            "intrinsic/raw_mean": float(raw.mean()),
-            "intrinsic/raw_std": float(raw.std(unbiased=False)),
-            "intrinsic/raw_max": float(raw.max()),
-            "intrinsic/scaled_mean": float(bonus.mean()),
+            "intrinsic/raw_mean": float(counted.mean()),
+            "intrinsic/raw_std": float(counted.std(unbiased=False)),
+            "intrinsic/raw_max": float(counted.max()),
+            "intrinsic/scaled_mean": float(counted.mean()) / scale,
             "intrinsic/scale": scale,
             "intrinsic/coefficient": coefficient,
             "losses/intrinsic": loss,

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from intrigue.errors import ConfigError
-from intrigue.networks import Encoder, freeze, mlp
+from intrigue.networks import Encoder, freeze, init_normc, mlp
 from intrigue.noise import FeatureNoise
 from intrigue.plain_dynamics import PlainDynamics
 from intrigue.spaces import ActionSpec, ObsSpec, Spaces
@@ -48,6 +48,10 @@ class StateFeatures(nn.Module):
         self.inverse: nn.Module | None = None
         if kind in ("idf", "joint", "icm"):
             self.inverse = InverseModel(self.width, spaces.action, hidden)
+            if kind == "idf" and spaces.obs.kind == "pixels":
+                for layer in self.inverse.guess:
+                    if isinstance(layer, nn.Linear):
+                        init_normc(layer)  # DIS utils.py `fc`, as the encoder's own dense layer
         elif kind == "trunk":
             self.inverse = PlainDynamics(self.width, spaces.action, hidden)  # its forward model is in the loss as well
         self.shaped_by_forward = kind in ("joint", "icm")

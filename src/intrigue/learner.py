@@ -78,14 +78,16 @@ class Learner:
             order = order[: max(1, round(cfg.update_fraction * len(order)))]
             every = bool(batch.valid.all())
             index = torch.arange(batch.valid.numel(), device=rng.device).view(batch.valid.shape)
-            for envs in order.chunk(cfg.minibatches):
+            for envs in order.tensor_split(cfg.minibatches):
                 rows = index[:, envs].flatten()
-                yield batch.rows(rows if every else rows[batch.valid.flatten()[rows]])
+                rows = rows if every else rows[batch.valid.flatten()[rows]]
+                if len(rows):
+                    yield batch.rows(rows)
             return
         rows = batch.valid.flatten().nonzero().squeeze(-1)
         order = torch.randperm(rows.shape[0], generator=rng, device=rng.device)
         order = order[: max(1, round(cfg.update_fraction * rows.shape[0]))]
-        for chunk in order.chunk(cfg.minibatches):
+        for chunk in order.tensor_split(cfg.minibatches):
             if len(chunk):
                 yield batch.rows(rows[chunk])
 

@@ -196,3 +196,14 @@ def test_rows_in_any_order_are_encoded_each():
         here, there = features.pair(rows)
         torch.testing.assert_close(here, features(rows.obs))
         torch.testing.assert_close(there, features(rows.next_obs))
+
+
+def test_on_pixels_the_inverse_model_begins_as_disagreements():
+    """Their dense layers, `fc`, have incoming weights of length 1 and no bias."""
+    with seeded_construction(0, "test"):
+        features = StateFeatures("idf", "raw", Spaces(IMAGE, DISCRETE), 3, 4)
+    layers = [layer for layer in features.inverse.guess if isinstance(layer, torch.nn.Linear)]
+    assert [tuple(layer.weight.shape) for layer in layers] == [(4, 6), (2, 4)]
+    for layer in layers:
+        torch.testing.assert_close(layer.weight.norm(dim=1), torch.ones(len(layer.weight)))
+        assert not layer.bias.any()

@@ -184,3 +184,26 @@ def test_the_clipped_objective_by_hand():
     assert math.isclose(metrics["losses/policy_loss"], -float(advantage.mean()), rel_tol=1e-5)
     assert math.isclose(metrics["losses/value_loss"], 0.5 * float(advantage.square().mean()), rel_tol=1e-5)
     assert metrics["losses/clipfrac"] == 0
+
+
+def test_minibatches_are_as_many_as_asked_for_and_skip_environments_that_were_only_reset(monkeypatch):
+    entry = AGENTS.get("ppo")
+    agent = entry.cls(entry.config(hidden=4, epochs=1, minibatches=4), SPACES, ("total",))
+    rng = torch.Generator().manual_seed(0)
+    lead, never = (1, 5), torch.zeros(1, 5, dtype=torch.bool)
+    batch = Transitions(
+        obs=torch.randn(*lead, 1), action=torch.zeros(lead, dtype=torch.int64), reward=torch.ones(lead),
+        terminated=never, truncated=never, next_obs=torch.randn(*lead, 1), valid=~never, skill=torch.zeros(*lead, 0),
+    )  # fmt: skip
+    acted = agent.act(batch.obs[0], batch.skill[0], explore=True, rng=rng)
+    extras = {name: values.unsqueeze(0) for name, values in acted.extras.items()}
+    extras |= {"last_obs": batch.next_obs[0], "last_skill": batch.skill[0]}
+    sizes, step = [], agent._step
+    monkeypatch.setattr(type(step), "__call__", lambda self, *rows: sizes.append(len(rows[0])) or torch.zeros(5))
+    for valid, wanted in (((1, 1, 1, 1, 1), 5), ((0, 0, 1, 0, 0), 1), ((0, 0, 0, 0, 0), 0)):
+        sizes.clear()
+        given = batch.replace(valid=torch.tensor([valid], dtype=torch.bool))
+        metrics = agent.update(given, [Stream("total", REWARD[:1].expand(1, 5), 1.0)], extras, rng=rng, step=0)
+        assert sum(sizes) == wanted and 0 not in sizes
+        assert len(sizes) == 4 or wanted < 5
+        assert all(math.isfinite(value) for value in metrics.values())

@@ -172,3 +172,32 @@ def test_curiosity_and_reward_fields_never_share_a_name():
 def test_unknown_reward_names_the_nearest():
     with pytest.raises(ConfigError, match="Did you mean 'nnm'"):
         make("nnmm")
+
+
+def test_the_spread_of_values_leaves_out_rows_that_are_no_transitions():
+    """Windows drawn from a replay have rows after an episode's end; their zeros would be most of a ratio's spread."""
+    curiosity = make("rnd", scale="value")
+    batch = make_batch(SPACES)
+    valid = batch.valid.clone()
+    valid[2:, 1] = False
+    step = curiosity.step_batch(batch.replace(valid=valid))
+    counted = step.intrinsic[valid].double()
+    assert curiosity.scale.scale() == pytest.approx(float(counted.std(unbiased=False)), rel=1e-4)
+    assert step.metrics["intrinsic/raw_mean"] == pytest.approx(float(counted.mean()))
+    assert step.metrics["intrinsic/raw_std"] == pytest.approx(float(counted.std(unbiased=False)))
+    assert step.metrics["intrinsic/scaled_mean"] == pytest.approx(float(counted.mean()) / curiosity.scale.scale())
+
+
+@pytest.mark.parametrize("minibatch_of", ["rows", "environments"])
+def test_as_many_minibatches_as_asked_for_and_none_that_is_empty(minibatch_of):
+    curiosity = make(minibatches=3, minibatch_of=minibatch_of)
+    batch = make_batch(SPACES)  # (6, 4)
+    assert [len(each.reward.flatten()) for each in curiosity.learner._parts(batch)] == (
+        [8, 8, 8] if minibatch_of == "rows" else [12, 6, 6]
+    )
+    only_one = torch.zeros_like(batch.valid)
+    only_one[:, 1] = True
+    step = curiosity.step_batch(batch.replace(valid=only_one))
+    assert np.isfinite(step.metrics["losses/intrinsic"])
+    nothing = curiosity.step_batch(batch.replace(valid=torch.zeros_like(batch.valid)))
+    assert nothing.metrics["losses/intrinsic"] == 0

@@ -166,7 +166,9 @@ class PPO(Agent):
         parts = []
         for _ in range(self.cfg.epochs):
             order = torch.randperm(batch.reward.shape[1], generator=rng, device=rng.device)
-            for envs in order.chunk(self.cfg.minibatches):
+            for envs in order.tensor_split(self.cfg.minibatches):
+                if not whole and not bool(batch.valid[:, envs].any()):
+                    continue  # environments that only have been reset teach nothing
                 chosen = [each.index_select(1, envs) for each in seen]  # (T, n, ...)
                 taken = [each.flatten(0, 1) if whole else each[batch.valid[:, envs]] for each in chosen]
                 parts.append(self._step(taken[0].movedim(-1, 1) if last else taken[0], *taken[1:]))
@@ -174,7 +176,7 @@ class PPO(Agent):
         if self.cfg.normalize_obs and self.cfg.obs_moments == "running":
             self.nets.obs_moments.observe(batch.obs[batch.valid])
         names = ("policy_loss", "value_loss", "entropy", "approx_kl", "clipfrac")
-        means = torch.stack(parts).mean(0).tolist()
+        means = torch.stack(parts).mean(0).tolist() if parts else [0.0] * len(names)
         return {**{f"losses/{name}": value for name, value in zip(names, means, strict=True)},
                 "charts/learning_rate": rate}  # fmt: skip
 
@@ -203,8 +205,8 @@ class PPO(Agent):
             )
             targets.append(advantage + value[..., head])
             mixed = mixed + stream.weight * advantage
-        if self.cfg.normalize_advantage:
-            counted = mixed[batch.valid]
+        counted = mixed[batch.valid]
+        if self.cfg.normalize_advantage and len(counted):
             mixed = (mixed - counted.mean()) / (counted.std(unbiased=False) + self.cfg.advantage_eps)
         return mixed, torch.stack(targets, -1)
 

@@ -32,8 +32,9 @@ def _learn(parts: Parts, warming: bool, collect_seconds: float) -> Metrics:
     batch, extras = parts.collector.take()
     steps = batch.reward.numel()
     if warming:
-        parts.curiosity.warm_up(batch.next_obs)
-        parts.agent.warm_up(batch.next_obs)
+        seen = batch.next_obs[batch.valid]
+        parts.curiosity.warm_up(seen)
+        parts.agent.warm_up(seen)
         return {"charts/SPS": steps / max(collect_seconds, 1e-9)}
     began = time.monotonic()
     rewards = parts.curiosity.step_batch(batch)
