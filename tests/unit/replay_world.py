@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
+from intrigue.replay.keep import Taken
 from intrigue.replay.memory import Replay
 from intrigue.replay.plan import ReplayPlan
 from intrigue.spaces import ActionSpec, ObsSpec, Spaces
@@ -89,10 +90,11 @@ class World:
         self.over = over
         change = over | (self.rng.random(self.envs) < 0.3)
         self.asked[change] = self.rng.integers(0, 3, (int(change.sum()), self.skill))
-        replay.add(
+        taken = Taken(
             action=action, skill=followed, reward=reward, terminated=terminated, truncated=truncated, valid=valid,
             reached=np.stack(reached), frames=self.frames(),
         )  # fmt: skip
+        replay.add(taken)
 
 
 def plan_of(**changes) -> ReplayPlan:

@@ -11,6 +11,7 @@ from replay_world import World, replay_of
 
 from conftest import same_state
 from intrigue.errors import ConfigError
+from intrigue.replay.keep import Taken
 from intrigue.replay.plan import updates_due
 from intrigue.replay.rows import ring_shape
 
@@ -100,9 +101,9 @@ def test_a_first_observation_is_copies_of_one_frame_and_a_successor_is_true():
     frame = lambda value: np.full((1, 1, 3), value, np.uint8)  # noqa: E731
     replay = replay_of(world)
     replay.begin(frame(10))
-    replay.add(**flags, terminated=no, truncated=no, reached=frame(11), frames=frame(11))
-    replay.add(**flags, terminated=no, truncated=yes, reached=frame(12), frames=frame(50))
-    replay.add(**flags, terminated=no, truncated=no, reached=frame(51), frames=frame(51))
+    replay.add(Taken(**flags, terminated=no, truncated=no, reached=frame(11), frames=frame(11)))
+    replay.add(Taken(**flags, terminated=no, truncated=yes, reached=frame(12), frames=frame(50)))
+    replay.add(Taken(**flags, terminated=no, truncated=no, reached=frame(51), frames=frame(51)))
     rows = replay.keep.rows(torch.arange(3), torch.zeros(3, dtype=torch.int64))
     values = replay.keep.ring.observations(rows, 3)[:, :, 0, 0].tolist()
     assert values == [[10, 10, 10], [10, 10, 11], [50, 50, 50]]
@@ -169,10 +170,11 @@ def test_every_episode_is_equally_likely_and_then_every_whole_window_in_it():
     for step in range(22):
         over = np.array([(step, env) in ends for env in range(2)])
         world.seen.append([])
-        replay.add(
+        taken = Taken(
             action=np.zeros(2, int), skill=torch.zeros(2, 0), reward=np.zeros(2), terminated=over,
             truncated=np.zeros(2, bool), valid=np.ones(2, bool), reached=world.frames(), frames=world.frames(),
         )  # fmt: skip
+        replay.add(taken)
     counts = frequencies(replay, 40)
     spans = {(0, 3): 0, (4, 9): 0, (10, 19): 0}
     for first, last in spans:
@@ -190,10 +192,11 @@ def test_an_episode_with_a_forgotten_beginning_is_drawn_from_as_far_as_it_is_kno
     over = np.zeros(1, bool)
     for step in range(300):
         world.seen.append([])
-        replay.add(
+        taken = Taken(
             action=np.zeros(1, int), skill=torch.zeros(1, 0), reward=np.zeros(1), terminated=over | (step == 250),
             truncated=over, valid=~over, reached=world.frames(), frames=world.frames(),
         )  # fmt: skip
+        replay.add(taken)
     drawn = replay.sample(0).drawn.step
     assert int(drawn.min()) >= replay.keep.low
     assert int(drawn.max()) == 250

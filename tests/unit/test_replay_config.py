@@ -67,6 +67,29 @@ def test_a_batch_larger_than_the_replay_is_refused():
         resolve({**SMALL, "agent.capacity": 100, "agent.batch": 101})
 
 
+def test_a_window_longer_than_what_is_remembered_is_refused():
+    """It would never be complete, and the run would never learn and not say so."""
+    few = {**SMALL, "env": "chain", "reward": "none", "pool.num_envs": 4, "agent.capacity": 320, "agent.n_step": 60}
+    with pytest.raises(ConfigError, match=r"320 transitions are too few .* windows of 60. Use --agent.capacity 496"):
+        build(resolve(few))
+
+
+def test_a_window_just_shorter_than_what_is_remembered_is_drawn():
+    from intrigue.training.loops import loop
+
+    layer = {**SMALL, "env": "chain", "env.length": 2, "env.max_steps": 1, "reward": "none", "pool.num_envs": 4,
+             "agent.capacity": 496, "agent.n_step": 60, "agent.rollout_steps": 1}  # fmt: skip
+    parts = build(resolve(layer))
+    parts.collector.start()
+    drawn = []
+    for progress in loop(parts, 0):
+        drawn.append(len(parts.collector.replay))
+        if progress.step >= 2400:
+            break
+    parts.close()
+    assert min(drawn[70:]) > 0, "every step ends an episode, so half of the rows are ends"
+
+
 def test_actions_that_are_no_classes_are_refused_when_they_are_known():
     entry = AGENTS.get("dqn")
     assert entry.cls.refusal(entry.config(), make_spaces("vector", "discrete")) is None

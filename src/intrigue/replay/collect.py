@@ -11,7 +11,10 @@ from torch import Generator, Tensor
 from intrigue.agents.base import Agent
 from intrigue.envs.pool import Pool
 from intrigue.episodes import RunningEpisodes
+from intrigue.replay.keep import Taken
 from intrigue.replay.memory import Replay
+from intrigue.replay.recording import Recordings
+from intrigue.replay.refill import refill
 from intrigue.skills import SkillCourse
 from intrigue.spaces import Array
 from intrigue.state import State
@@ -25,10 +28,16 @@ class ReplayCollector:
         self.pool, self.replay, self.skills = pool, replay, skills
         self.step_count = 0
         self.episodes = RunningEpisodes(pool.num_envs, pool.places)
+        self.before: Recordings | None = None
+        """Episodes that the replay holds before the first step."""
 
     def start(self) -> None:
         """Reset all environments for a new run."""
-        self.replay.begin(self.pool.reset())
+        frames = self.pool.reset()
+        if self.before is None:
+            self.replay.begin(frames)
+        else:
+            refill(self.replay, self.before, frames)
         self.skills.start()
 
     @property
@@ -42,16 +51,10 @@ class ReplayCollector:
         acted = agent.act(self.replay.current(), skill, explore=True, rng=rng)
         action = acted.action.cpu().numpy()
         now = self.pool.step(action)
-        self.replay.add(
-            action=action,
-            skill=skill,
-            reward=now.reward,
-            terminated=now.terminated,
-            truncated=now.truncated,
-            valid=now.valid,
-            reached=now.next_obs,
-            frames=now.obs,
+        taken = Taken(
+            action, skill, now.reward, now.terminated, now.truncated, now.valid, reached=now.next_obs, frames=now.obs
         )
+        self.replay.add(taken)
         self.skills.advance(torch.from_numpy(now.terminated | now.truncated), torch.from_numpy(now.valid.copy()))
         self.step_count += self.pool.num_envs
         return self.episodes.note(self.step_count, slice(0, self.pool.num_envs), now), acted.action

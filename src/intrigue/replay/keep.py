@@ -12,6 +12,7 @@ anew after a resume, the transitions of that last step are cut off.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -26,16 +27,34 @@ from intrigue.state import State
 SERIES = "replay"
 
 
-class Keep:
-    """The rows of N environments, step by step."""
+class Taken(NamedTuple):
+    """One step of every environment: what was done, and what came of it, each (N, ...)."""
 
-    def __init__(self, layout: Layout, capacity: int, num_envs: int, stack: int, device: torch.device) -> None:
-        # Below this the ring could come round to states that are still needed for the newest stack and window.
-        least = 2 * num_envs * (max(stack, 1) + 2)
+    action: Array
+    skill: Tensor
+    reward: Array
+    terminated: Array
+    truncated: Array
+    valid: Array
+    reached: Array
+    """The states it truly led to, as frames."""
+    frames: Array
+    """The states to go on from: those, or the first of a new episode."""
+
+
+class Keep:
+    """The rows of N environments, step by step; windows of `window` steps are to be drawn from them."""
+
+    def __init__(
+        self, layout: Layout, capacity: int, num_envs: int, stack: int, window: int, device: torch.device
+    ) -> None:
+        # Below this the ring could come round to states that are still needed for the newest stack and window: each
+        # step may take two rows of an environment, the second for the state an episode ended in.
+        least = 2 * num_envs * (max(stack, 1) + window + 1)
         if capacity < least:
             raise ConfigError(
-                f"agent.capacity: {capacity} transitions are too few for {num_envs} environments. "
-                f"Use --agent.capacity {least} or more, or fewer environments (--pool.num-envs)."
+                f"agent.capacity: {capacity} transitions are too few for {num_envs} environments and windows of "
+                f"{window}. Use --agent.capacity {least} or more, or fewer environments (--pool.num-envs)."
             )
         self.ring = RowRing(layout, capacity, device)
         self.num_envs, self.stack = num_envs, stack
@@ -58,36 +77,25 @@ class Keep:
         """New episodes everywhere, in these states (N, *frame)."""
         self._place(self.ring.append(frames, np.zeros(self.num_envs), end=False))
 
-    def add(
-        self,
-        *,
-        action: Array,
-        skill: Tensor,
-        reward: Array,
-        terminated: Array,
-        truncated: Array,
-        valid: Array,
-        reached: Array,
-        frames: Array,
-    ) -> None:
-        """What was done in the open rows, the states `reached` by it, and the states to go on from, `frames`."""
-        left = self._open
-        over = (terminated | truncated) & valid
+    def add(self, taken: Taken) -> None:
+        """The step that was taken from the open rows."""
+        left, valid = self._open, taken.valid
+        over = (taken.terminated | taken.truncated) & valid
         ends = np.flatnonzero(over)
-        ended = self.ring.append(reached[ends], self.ring.head + np.arange(len(ends)) - left[ends], end=True)
+        ended = self.ring.append(taken.reached[ends], self.ring.head + np.arange(len(ends)) - left[ends], end=True)
         following = self.ring.head + np.arange(self.num_envs)
         back = np.where(over | ~valid, 0, following - left)
-        after = self.ring.append(frames, back, end=False)
+        after = self.ring.append(taken.frames, back, end=False)
         successor = after.copy()
         successor[ends] = ended
         self.ring.write(
             left,
             {
-                "action": action,
-                "skill": skill,
-                "reward": reward,
-                "terminated": terminated & valid,
-                "truncated": truncated & valid,
+                "action": taken.action,
+                "skill": taken.skill,
+                "reward": taken.reward,
+                "terminated": taken.terminated & valid,
+                "truncated": taken.truncated & valid,
                 "valid": valid,
                 "ahead": successor - left,
             },
@@ -146,6 +154,11 @@ class Keep:
         self._begins[self.steps % self._span] = rows[0]
         while self._begins[self.first % self._span] < self.ring.oldest:
             self.first += 1
+
+    def adopt(self, head: int, steps: int) -> None:
+        """Rows 0 to `head` were written from outside: those of `steps` steps, and the open ones."""
+        self.ring.head, self.steps, self.first = head, steps, 0
+        self._read_off(0)
 
     def state_dict(self) -> State:
         """Settled chunks, which share the ring's memory, and copies of the rows that may still change."""
