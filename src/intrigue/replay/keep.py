@@ -46,7 +46,7 @@ class Keep:
     """The rows of N environments, step by step; windows of `window` steps are to be drawn from them."""
 
     def __init__(
-        self, layout: Layout, capacity: int, num_envs: int, stack: int, window: int, device: torch.device
+        self, layout: Layout, capacity: int, num_envs: int, stack: int, device: torch.device, window: int = 1
     ) -> None:
         # Below this the ring could come round to states that are still needed for the newest stack and window: each
         # step may take two rows of an environment, the second for the state an episode ended in.
@@ -154,11 +154,6 @@ class Keep:
         self._begins[self.steps % self._span] = rows[0]
         while self._begins[self.first % self._span] < self.ring.oldest:
             self.first += 1
-
-    def adopt(self, head: int, steps: int) -> None:
-        """Rows 0 to `head` were written from outside: those of `steps` steps, and the open ones."""
-        self.ring.head, self.steps, self.first = head, steps, 0
-        self._read_off(0)
 
     def state_dict(self) -> State:
         """Settled chunks, which share the ring's memory, and copies of the rows that may still change."""
