@@ -12,6 +12,7 @@ Orders may follow each other before answers come, and are answered in their orde
 from __future__ import annotations
 
 import socket
+from collections.abc import Sequence
 from typing import final
 
 from intrigue.state import State, from_bytes, to_bytes
@@ -21,6 +22,7 @@ OK, VALUE, ERROR = b"k", b"v", b"e"
 STEPS = [bytes([128 + group]) for group in range(64)]  # One step of this group; `PoolConfig.groups` goes up to 64.
 GROUP_OF = {step: group for group, step in enumerate(STEPS)}
 BARE = frozenset([*STEPS, OK, CLOSE])
+STEPPED = {step: ((step, None),) for step in STEPS}  # By far the most frequent answer, as a list of messages.
 LENGTH_BYTES = 8
 CHUNK_BYTES = 1 << 16  # Read at most this much at once; Python sets the room aside even for one byte,
 SHORT_BYTES = 1 << 8  # so less is asked for where a message begins, which for a step is all of it.
@@ -60,20 +62,18 @@ class Inbox:
 
     def __init__(self) -> None:
         self._received = bytearray()
-
-    @property
-    def chunk_bytes(self) -> int:
+        self.chunk_bytes = SHORT_BYTES
         """How much to read next."""
-        return CHUNK_BYTES if self._received else SHORT_BYTES
 
-    def feed(self, part: bytes) -> list[tuple[bytes, State]]:
+    def feed(self, part: bytes) -> Sequence[tuple[bytes, State]]:
         """The messages that this part completes, in order."""
-        if not self._received and len(part) == 1 and part in BARE:
-            return [(part, None)]
+        if part in STEPPED and not self._received:
+            return STEPPED[part]
         self._received += part
         messages = []
         while (message := self._next()) is not None:
             messages.append(message)
+        self.chunk_bytes = CHUNK_BYTES if self._received else SHORT_BYTES
         return messages
 
     def _next(self) -> tuple[bytes, State] | None:

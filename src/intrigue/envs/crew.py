@@ -171,10 +171,13 @@ class Crew:
         # One worker after another, so that this process is woken by few of them: most have answered when it comes to
         # them, and their cores are needed for stepping.
         for remote in self._remotes:
+            if remote.slot not in owing:
+                continue
+            self._hear(remote)
             while remote.slot in owing:
-                self._hear(remote)
-                if remote.slot in owing and not remote.wait(min(LOOK_SECONDS, deadline - time.monotonic())):
+                if not remote.wait(min(LOOK_SECONDS, deadline - time.monotonic())):
                     self._look(owing, deadline, limit)
+                self._hear(remote)
 
     def _hear(self, remote: Remote) -> None:
         try:

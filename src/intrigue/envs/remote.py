@@ -21,6 +21,7 @@ from typing import final
 from intrigue.envs.channel import CHUNK_BYTES, Inbox
 from intrigue.state import State
 
+NOTHING: tuple[tuple[bytes, State], ...] = ()
 TAIL_BYTES = 4096  # How much of what a worker printed goes into an error: about fifty lines.
 POLL_SECONDS = 0.005  # How often to look whether a process has ended: short beside its start.
 # One thread per worker: the processes are the parallelism, and BLAS threads of several would fight for the cores.
@@ -47,6 +48,7 @@ class Remote:
         self.control, theirs = socket.socketpair()
         # Never blocking, rather than with a time limit: Python would ask the kernel twice for every byte.
         self.control.setblocking(False)
+        self._send, self._receive = self.control.send, self.control.recv
         self.output_fd, output = os.pipe()
         os.set_blocking(self.output_fd, False)
         # The kernel counts the thread that started a process as its parent, so only the main thread may be watched.
@@ -80,8 +82,16 @@ class Remote:
 
     def send(self, message: bytes, limit_seconds: float) -> None:
         """Send a whole message; OSError when the worker is gone or does not take it in time."""
+        # The order of a step is one byte, and goes at once: the rest below is for long messages.
+        try:
+            sent = self._send(message)
+        except BlockingIOError:
+            sent = 0
+        if sent < len(message):
+            self._send_rest(memoryview(message)[sent:], limit_seconds)
+
+    def _send_rest(self, rest: memoryview, limit_seconds: float) -> None:
         deadline = time.monotonic() + limit_seconds
-        rest = memoryview(message)
         while rest:
             try:
                 rest = rest[self.control.send(rest) :]
@@ -91,12 +101,12 @@ class Remote:
                 if not poller.poll(max(0.0, deadline - time.monotonic()) * 1000):
                     raise TimeoutError from None
 
-    def hear(self) -> list[tuple[bytes, State]]:
+    def hear(self) -> Sequence[tuple[bytes, State]]:
         """The worker's answers that are complete by now; EOFError when the worker hung up."""
         try:
-            part = self.control.recv(self._inbox.chunk_bytes)
+            part = self._receive(self._inbox.chunk_bytes)
         except BlockingIOError:
-            return []
+            return NOTHING
         except ConnectionResetError:
             part = b""
         if not part:
@@ -106,8 +116,9 @@ class Remote:
     def wait(self, seconds: float) -> bool:
         """Until there may be something to hear, reading what is printed meanwhile; False when nothing came in time."""
         events = self._poller.poll(max(0.0, seconds) * 1000)
-        if any(descriptor == self.output_fd for descriptor, _ in events):
-            self._read_output()
+        for descriptor, _ in events:
+            if descriptor == self.output_fd:
+                self._read_output()
         return bool(events)
 
     def _read_output(self) -> None:
