@@ -144,7 +144,7 @@ def test_every_command_is_documented(command: str) -> None:
     assert f"intrigue {command}" in SITE_TEXT
 
 
-SHORT = {"agent.learning_starts": 16, "agent.capacity": 1000}
+SHORT = {"agent.learning_starts": 16, "agent.capacity": 1000, "agent.batch": 8}
 
 
 def emitted(agent: str, reward: str, folder: Path) -> set[str]:
@@ -159,10 +159,11 @@ def emitted(agent: str, reward: str, folder: Path) -> set[str]:
     special = {"env": "noisy-tv", "curiosity.feature_noise": 0.1}
     if agent == "ddpg":  # which knows no classes of actions
         tiny = {key: value for key, value in tiny.items() if not key.startswith("env")}
-        special = {"env": "dmc/pendulum_swingup", "env.max_episode_steps": 9, "curiosity.feature_noise": 0.1}
+        tiny |= {"env": "dmc/pendulum_swingup", "env.max_episode_steps": 9, "pool.num_envs": 1}
+        special = {"curiosity.feature_noise": 0.1, "steps": 32}
     special |= {key: value for key, value in SHORT.items() if key.partition(".")[2] in known["agent"]}
     try:
-        config = resolve({**tiny, **special, "agent": agent, "reward": reward, "steps": 128})
+        config = resolve({**tiny, "steps": 128, **special, "agent": agent, "reward": reward})
     except ConfigError:
         assert AGENTS.get(agent).cls.feed == "replay"
         return set()
