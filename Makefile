@@ -11,7 +11,7 @@ help:  ## list the targets
 
 $(VENV)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e ".[report,video,atari,dmc,docs,faiss,dev]"
+	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e ".[report,video,atari,dmc,docs,faiss,minari,dev]"
 	touch $@
 
 run: $(VENV)/.ready  ## a curious agent in a maze beside one that is not: about 3 minutes, ends with the page's path

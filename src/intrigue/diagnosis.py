@@ -20,6 +20,7 @@ EXTRAS = {
     "dm_control": "dmc",
     "tensorboard": "tensorboard",
     "faiss-cpu": "faiss",
+    "minari": "minari",
 }
 CORE = ("intrigue", "torch", "numpy", "gymnasium", "tyro", "rich", "safetensors")
 

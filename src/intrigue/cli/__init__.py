@@ -14,6 +14,7 @@ COMMANDS = {
     "resume": "go on exactly where a run stopped",
     "eval": "play a trained agent",
     "finetune": "URLB's second phase: a pre-trained agent learns a task",
+    "export": "a replay's episodes as ExORL's files or a Minari dataset",
     "verify": "exit 0 only if a run's selected checkpoint is whole",
     "digest": "one hash of a run's whole training state",
     "list": "rewards, agents, envs, presets or studies, one line each",

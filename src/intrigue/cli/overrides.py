@@ -11,7 +11,10 @@ from dataclasses import dataclass, field
 
 from intrigue.errors import Problem, unknown_name
 
-VALUED = ("preset", "reward", "agent", "env", "steps", "seed", "out", "device", "threads", "checkpoint_every", "config")
+VALUED = (
+    *("preset", "reward", "agent", "env", "steps", "seed", "out", "device", "threads", "checkpoint_every", "config"),
+    "replay_from",
+)
 REPEATED = ("plugin",)
 SWITCHES = ("quiet", "dry_run", "help")
 

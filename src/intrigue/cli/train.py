@@ -32,9 +32,16 @@ def main(argv: list[str]) -> int:
         return 0
     from intrigue.cli.shell import shown
     from intrigue.run.driver import start
+    from intrigue.training.given import given_episodes
 
     out = arguments.options.get("out")
-    run = start(config, out=Path(out) if out is not None else None, quiet="quiet" in arguments.switches)
+    given = arguments.options.get("replay_from")
+    run = start(
+        config,
+        out=Path(out) if out is not None else None,
+        quiet="quiet" in arguments.switches,
+        prepare=None if given is None else given_episodes(Path(given)),
+    )
     sys.stdout.write(f"{shown(run.path)}\n")
     return 0
 
@@ -50,7 +57,7 @@ def configure(arguments: Arguments) -> RunConfig:
             except ConfigError as error:
                 problems += error.problems
     typed: dict[str, Any] = {**arguments.options, **arguments.fields}
-    for name in ("preset", "config", "out"):
+    for name in ("preset", "config", "out", "replay_from"):
         typed.pop(name, None)
     if len(arguments.positional) > 1:
         extra = ", ".join(repr(each) for each in arguments.positional[1:])

@@ -33,6 +33,7 @@ Train a curious agent and keep the run in a folder.
   --threads N             torch's threads on the CPU
   --checkpoint-every N    agent steps between checkpoints
   --config FILE           start from a config.json, e.g. another run's
+  --replay-from FOLDER    begin with the episodes that `intrigue export` wrote; for agents that have a replay
   --plugin FILE           take rewards, agents and environments from a Python file (may be repeated)
   --dry-run               print the resolved configuration and stop
   --quiet                 no progress on stderr

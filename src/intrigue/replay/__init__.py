@@ -7,4 +7,7 @@ draws     which transitions: uniformly, by episodes, by priority
 windows   n steps from each, as a batch
 memory    the replay an agent is given: all of the above
 collect   steps the environments and fills it
+recording one finished episode as plain arrays
+refill    exported episodes back into memory and into a replay
+export…   the episodes of a run, as ExORL's files or a Minari dataset
 """

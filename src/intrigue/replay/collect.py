@@ -13,6 +13,8 @@ from intrigue.envs.pool import Pool
 from intrigue.episodes import RunningEpisodes
 from intrigue.replay.keep import Taken
 from intrigue.replay.memory import Replay
+from intrigue.replay.recording import Recordings
+from intrigue.replay.refill import refill
 from intrigue.skills import SkillCourse
 from intrigue.spaces import Array
 from intrigue.state import State
@@ -26,10 +28,16 @@ class ReplayCollector:
         self.pool, self.replay, self.skills = pool, replay, skills
         self.step_count = 0
         self.episodes = RunningEpisodes(pool.num_envs, pool.places)
+        self.before: Recordings | None = None
+        """Episodes that the replay holds before the first step."""
 
     def start(self) -> None:
         """Reset all environments for a new run."""
-        self.replay.begin(self.pool.reset())
+        frames = self.pool.reset()
+        if self.before is None:
+            self.replay.begin(frames)
+        else:
+            refill(self.replay, self.before, frames)
         self.skills.start()
 
     @property

@@ -79,6 +79,10 @@ class Episodes:
         for step in range(keep.first, keep.steps):
             self.note(step, over[step - keep.first], valid[step - keep.first])
 
+    def finished(self) -> list[tuple[int, int, int]]:
+        """First step, last step and environment of each, in the order in which they ended."""
+        return list(self._finished)
+
     def draw(self, keep: Keep, count: int, steps: int, rng: Generator) -> Drawn:
         """Where windows of `steps` begin."""
         device = keep.ring.device

@@ -155,6 +155,11 @@ class Keep:
         while self._begins[self.first % self._span] < self.ring.oldest:
             self.first += 1
 
+    def adopt(self, head: int, steps: int) -> None:
+        """Rows 0 to `head` were written from outside: those of `steps` steps, and the open ones."""
+        self.ring.head, self.steps, self.first = head, steps, 0
+        self._read_off(0)
+
     def state_dict(self) -> State:
         """Settled chunks, which share the ring's memory, and copies of the rows that may still change."""
         ring, chunk = self.ring, self.ring.chunk

@@ -11,6 +11,7 @@ from torch import Generator, Tensor
 from intrigue.replay.draws import Drawn, Episodes, Priorities, draw_transitions, importance_weights
 from intrigue.replay.keep import Keep, Taken
 from intrigue.replay.plan import ReplayPlan
+from intrigue.replay.recording import spaces_to_state
 from intrigue.replay.rows import row_layout
 from intrigue.replay.windows import as_steps, as_tuples
 from intrigue.seeds import derive_seed
@@ -44,7 +45,7 @@ class Replay:
         device: torch.device,
         kept_on: torch.device,
     ) -> None:
-        self.plan, self.device = plan, device
+        self.plan, self.spaces, self.device = plan, spaces, device
         self.keep = Keep(row_layout(spaces, stack), plan.capacity, num_envs, stack, kept_on, plan.steps)
         self.rng = Generator(device)
         self.rng.manual_seed(derive_seed(seed, STREAM))
@@ -67,6 +68,13 @@ class Replay:
     def cut(self, frames: Array) -> None:
         """The environments had to begin anew, in these states."""
         self.keep.cut(frames)
+        if self.episodes is not None:
+            self.episodes.read_off(self.keep)
+        self._admit()
+
+    def adopt(self, head: int, steps: int) -> None:
+        """Rows 0 to `head` were written from outside, as `Keep.adopt` says."""
+        self.keep.adopt(head, steps)
         if self.episodes is not None:
             self.episodes.read_off(self.keep)
         self._admit()
@@ -131,8 +139,14 @@ class Replay:
             self.priorities.admit(self.keep.low, self.high)
 
     def state_dict(self) -> State:
-        """Rows, priorities, and where the random stream stands."""
-        state = {"keep": self.keep.state_dict(), "rng": self.rng.get_state()}
+        """Rows, priorities, where the random stream stands, and the sizes that make the rows readable by themselves."""
+        sizes = {
+            "capacity": self.plan.capacity,
+            "num_envs": self.keep.num_envs,
+            "stack": self.keep.stack,
+            "spaces": spaces_to_state(self.spaces),
+        }
+        state = {"keep": self.keep.state_dict(), "rng": self.rng.get_state(), "sizes": sizes}
         if self.priorities is not None:
             state["priorities"] = self.priorities.state_dict()
         return state

@@ -1,0 +1,145 @@
+"""The episodes in a run's replay, read from its checkpoint alone: no environment is started.
+
+Only whole episodes are given: one that was under way when the checkpoint was taken has no end yet, and one whose
+beginning was forgotten has none to start from. How many transitions that leaves out is said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from intrigue.errors import CheckpointError, ConfigError, Problem
+from intrigue.replay import export_exorl, export_minari
+from intrigue.replay.draws import Episodes
+from intrigue.replay.export_folder import new_folder, refuse_taken, seal
+from intrigue.replay.keep import Keep
+from intrigue.replay.recording import Recording, Recordings, spaces_from_state, spaces_to_state
+from intrigue.replay.rows import row_layout
+from intrigue.run import checkpoint, disk
+from intrigue.run.folder import open_run, read_config
+from intrigue.run.manifest import MANIFEST, SIZE_LIMIT, parse
+from intrigue.spaces import Spaces
+
+
+NAMES = {"env": "id", "agent": "name", "reward": "name"}  # where config.json has them
+
+
+@dataclass(frozen=True, slots=True)
+class RunData:
+    """What a run's replay holds."""
+
+    recordings: Recordings
+    spaces: Spaces
+    stack: int
+    left_out: int
+    """Remembered transitions of episodes that are not whole."""
+    origin: dict[str, Any]
+    """The run they come from, for a person to read."""
+
+
+def read_run(path: Path, *, on_skip: Callable[[str], None]) -> RunData:
+    """The whole episodes in the newest whole checkpoint of the run at `path`.
+
+    Raises:
+        ConfigError: the agent has no replay, or no episode in it is whole.
+        CheckpointError: there is no whole checkpoint, or it was written before replays said their sizes.
+    """
+    run = open_run(path)
+    config = read_config(run)
+    saved = checkpoint.load(run.checkpoints, on_skip=on_skip)
+    kept = saved.state["collector"].get("replay")
+    names = {part: config[part][name] for part, name in NAMES.items()}
+    if kept is None:
+        text = f"{path}: its agent {names['agent']!r} has no replay, so there is nothing to export. Agents that learn "
+        raise ConfigError([Problem("DIR", text + "from replay have one, such as dqn and ddpg.")])
+    if "sizes" not in kept:
+        raise CheckpointError(
+            f"{saved.path} was written by an earlier version, which did not note the sizes of its replay. "
+            "`intrigue resume` with more --steps goes on with the run and saves it as it is needed."
+        )
+    keep, spaces = _rebuilt(kept)
+    found, left_out = _whole_episodes(keep)
+    if not found:
+        text = f"{path} holds no whole episode at step {saved.step}: {left_out} transitions of unfinished ones. "
+        raise ConfigError([Problem("DIR", text + "Train until one has ended.")])
+    lengths = [last - first + 1 for first, last, _ in found]
+    digest = parse(disk.read_whole(saved.path / MANIFEST, SIZE_LIMIT)).content_digest()
+    origin = {**names, "run": path.resolve().name, "step": saved.step, "digest": digest}
+    recordings = Recordings(lengths, _Stored(keep, found))
+    return RunData(recordings, spaces, keep.stack, left_out, origin)
+
+
+def export_run(path: Path, to: Path, form: Literal["exorl", "minari"], *, on_skip: Callable[[str], None]) -> RunData:
+    """Write the whole episodes of the run at `path` to the new folder `to`; what was written.
+
+    Raises:
+        ConfigError: there is nothing to export, or `to` is taken or, for Minari, cannot be a dataset's name.
+        CheckpointError: the run is damaged.
+        StorageError: the disk refused; `to` does not exist then.
+    """
+    refuse_taken(to)
+    if form == "minari":
+        export_minari.refuse_name(to)
+    data = read_run(path, on_skip=on_skip)
+    with new_folder(to) as place:
+        if form == "minari":
+            algorithm = f"{data.origin['agent']} with {data.origin['reward']}"
+            names = export_minari.write(place, data.recordings, data.spaces, to.name, algorithm)
+        else:
+            names = export_exorl.write(place, data.recordings)
+        about = {"format": form, "origin": data.origin, "spaces": spaces_to_state(data.spaces), "stack": data.stack}
+        seal(place, names, {**about, "episodes": len(data.recordings), "transitions": data.recordings.transitions})
+    return data
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """Episodes put together from rows, one at a time."""
+
+    keep: Keep
+    found: list[tuple[int, int, int]]
+
+    def __iter__(self) -> Iterator[Recording]:
+        return (_recording(self.keep, *each) for each in self.found)
+
+
+def _rebuilt(kept: Any) -> tuple[Keep, Spaces]:
+    """The rows as they lay in the run's replay, in host memory."""
+    sizes = kept["sizes"]
+    spaces, stack = spaces_from_state(sizes["spaces"]), int(sizes["stack"])
+    layout, capacity, num_envs = row_layout(spaces, stack), sizes["capacity"], sizes["num_envs"]
+    keep = Keep(layout, capacity, num_envs, stack, device=torch.device("cpu"), window=1)
+    keep.load_state_dict(kept["keep"])
+    return keep, spaces
+
+
+def _whole_episodes(keep: Keep) -> tuple[list[tuple[int, int, int]], int]:
+    """(first step, last step, environment) of each, in the order they ended; and how many transitions are in none."""
+    episodes = Episodes(keep.num_envs)
+    episodes.read_off(keep)
+    whole = []
+    for first, last, env in episodes.finished():
+        begin = keep.rows(torch.tensor(first), torch.tensor(env))
+        if int(keep.ring.get("back", begin)) == 0:
+            whole.append((first, last, env))
+    valid = int(keep.endings(keep.first, keep.steps)[1].sum()) if keep.steps > keep.first else 0
+    return whole, valid - sum(last - first + 1 for first, last, _ in whole)
+
+
+def _recording(keep: Keep, first: int, last: int, env: int) -> Recording:
+    ring = keep.ring
+    rows = keep.rows(torch.arange(first, last + 1), torch.tensor(env))
+    states = torch.cat([rows, ring.after(rows[-1:])])
+    return Recording(
+        observations=ring.observations(states, keep.stack).numpy(),
+        actions=ring.get("action", rows).numpy(),
+        rewards=ring.get("reward", rows).numpy(),
+        skills=ring.get("skill", rows).numpy(),
+        terminated=bool(ring.get("terminated", rows[-1])),
+        truncated=bool(ring.get("truncated", rows[-1])),
+    )

@@ -1,0 +1,197 @@
+"""Exported episodes back into memory, and into the replay of a new run before its first step.
+
+    for episode in load_episodes(Path("walker-data")):     # each a `Recording`
+        ...
+
+In a replay of N environments each of N lanes takes the next episode when it has come to the end of one. When none is
+left the lanes that are done first are filled up with rows that are not valid, less than one episode each; with one
+environment there are none. The rows are the very ones that stepping through the episodes would have left.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from intrigue.errors import CheckpointError, ConfigError, Problem
+from intrigue.replay import export_exorl, export_minari
+from intrigue.replay.export_folder import Sealed, open_sealed
+from intrigue.replay.memory import Replay
+from intrigue.replay.recording import Recording, Recordings
+from intrigue.spaces import ActionSpec, Array, Spaces
+
+OPTION = "--replay-from"
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset(Recordings):
+    """The episodes in a folder."""
+
+    sealed: Sealed
+
+    def describe(self) -> dict[str, Any]:
+        """Where they come from, for provenance.json."""
+        about = self.sealed.about or {}
+        return {
+            "folder": self.sealed.folder.resolve().name,
+            "episodes": len(self),
+            "transitions": self.transitions,
+            "of": about.get("origin"),
+            "seal": about.get("seal"),
+        }
+
+
+def load_episodes(folder: Path) -> Dataset:
+    """The episodes that `intrigue export` wrote to `folder`, or that ExORL or Minari did. Read as they are asked for.
+
+    Raises:
+        ConfigError: there is no such folder, or no episode in it.
+        CheckpointError: a file is missing or damaged; the message names it. Also while episodes are read.
+    """
+    sealed = open_sealed(folder)
+    recordings = None
+    if export_exorl.found(folder):
+        recordings = export_exorl.read(sealed)
+    elif (folder / export_minari.FILES[0]).exists():
+        recordings = export_minari.read(sealed)
+    if recordings is None or not len(recordings):
+        raise ConfigError(
+            f"{folder} holds no episodes. Accepted: episode_<index>_<length>.npz files, or a Minari dataset's "
+            f"{export_minari.FILES[0]}. `intrigue export DIR --to FOLDER` writes both."
+        )
+    return Dataset(recordings.lengths, recordings.episodes, sealed)
+
+
+def refill(replay: Replay, recordings: Recordings, frames: Array) -> None:
+    """Put episodes into an empty replay, as if its environments had played them and now began anew in `frames`.
+
+    Raises:
+        ConfigError: they do not fit into it.
+        CheckpointError: a file is damaged.
+    """
+    keep, ring = replay.keep, replay.keep.ring
+    if ring.head:
+        raise ValueError("only a replay that holds nothing can be refilled")
+    lanes = _Lanes(recordings.lengths, keep.num_envs)
+    if (rows := lanes.head) > ring.size:
+        text = f"{recordings.transitions} transitions need {rows} rows, more than the replay has. "
+        raise ConfigError([Problem(OPTION, text + f"Use --agent.capacity {rows} or more.")])
+    for index, recording in enumerate(recordings):
+        fitted = _fitted(recording, replay.spaces, keep.stack, index)
+        states, end = lanes.rows(index)
+        newest = fitted.observations[:, -1] if keep.stack else fitted.observations
+        following = np.append(states[1:], end)
+        last = np.arange(len(states)) == len(states) - 1
+        ring.write(
+            states,
+            {
+                "frame": newest[:-1],
+                "back": np.diff(states, prepend=states[0]).astype(np.int32),
+                "ahead": (following - states).astype(np.int32),
+                "action": fitted.actions,
+                "reward": fitted.rewards,
+                "skill": fitted.skills,
+                "terminated": last & fitted.terminated,
+                "truncated": last & fitted.truncated,
+                "valid": np.ones(len(states), dtype=bool),
+            },
+        )
+        ring.write(
+            np.array([end]),
+            {"frame": newest[-1:], "back": np.array([end - states[-1]], np.int32), "end": np.ones(1, dtype=bool)},
+        )
+    for rows_of_lane in lanes.padding():
+        ring.write(rows_of_lane[:-1], {"ahead": np.diff(rows_of_lane).astype(np.int32)})
+    ring.write(lanes.head - keep.num_envs + np.arange(keep.num_envs), {"frame": frames})
+    replay.adopt(lanes.head, lanes.steps)
+
+
+class _Lanes:
+    """Which rows of the ring which episode has.
+
+    Step t has N rows from base(t) on, one for each lane, and the ends of step t lie right after them, by lane.
+    """
+
+    def __init__(self, lengths: Sequence[int], lanes: int) -> None:
+        self.lengths, self.count = lengths, lanes
+        free = [(0, lane) for lane in range(lanes)]  # (first free step, lane), a heap
+        self._where: list[tuple[int, int]] = []  # first step and lane of each episode
+        for length in lengths:
+            first, lane = heapq.heappop(free)
+            self._where.append((first, lane))
+            heapq.heappush(free, (first + length, lane))
+        self._free = sorted(free, key=lambda each: each[1])
+        self.steps = max(step for step, _ in free)
+        ends = np.zeros(self.steps + 1, dtype=np.int64)
+        ended: dict[int, list[int]] = {}
+        for (first, lane), length in zip(self._where, lengths, strict=True):
+            ends[first + length] += 1
+            ended.setdefault(first + length - 1, []).append(lane)
+        self._ended = {step: sorted(lanes_of_step) for step, lanes_of_step in ended.items()}
+        self._base = np.arange(self.steps + 1) * lanes + np.cumsum(ends)
+        self.head = int(self._base[-1]) + lanes
+        """Rows of everything, the open ones included."""
+
+    def rows(self, index: int) -> tuple[Array, int]:
+        """The rows of an episode's states, and the one it ended in."""
+        first, lane = self._where[index]
+        last = first + self.lengths[index] - 1
+        end = int(self._base[last]) + self.count + self._ended[last].index(lane)
+        return self._base[first : last + 1] + lane, end
+
+    def padding(self) -> list[Array]:
+        """The rows that are not valid in each lane that has such, and the open row after them."""
+        return [self._base[free:] + lane for free, lane in self._free if free < self.steps]
+
+
+def _fitted(recording: Recording, spaces: Spaces, stack: int, index: int) -> Recording:
+    """The episode in the run's own types.
+
+    Raises:
+        ConfigError: it is of other sizes.
+        CheckpointError: it holds what no environment of these sizes gives.
+    """
+    skills = recording.skills if spaces.skill else recording.skills[:, :0]
+    expected = {
+        "observations": (spaces.obs.shape, recording.observations.shape[1:]),
+        "actions": (spaces.action.shape, recording.actions.shape[1:]),
+        "skills": ((spaces.skill,), skills.shape[1:]),
+    }
+    wrong = [
+        f"its {what} have shape {given}, the run has {own}" for what, (own, given) in expected.items() if given != own
+    ]
+    seen = recording.observations.dtype
+    if seen != np.uint8 if spaces.obs.kind == "pixels" else seen.kind != "f":
+        wrong.append(f"its observations are {seen}, the run has {spaces.obs.dtype}")
+    if (recording.actions.dtype.kind == "f") != (spaces.action.kind == "continuous"):
+        wrong.append(f"its actions are {recording.actions.dtype}, the run has {spaces.action.dtype}")
+    if wrong:
+        raise ConfigError([Problem(OPTION, f"episode {index} does not fit: {'; '.join(wrong)}.")])
+    if spaces.action.kind != "continuous" and not _known(recording.actions, spaces.action):
+        text = f"episode {index} does not fit: it has actions other than 0 to {max(spaces.action.sizes) - 1}."
+        raise ConfigError([Problem(OPTION, text)])
+    if stack and not _stacked(recording.observations):
+        raise CheckpointError(f"episode {index}: an observation is not the one before, moved on by a frame")
+    return Recording(
+        observations=recording.observations.astype(spaces.obs.dtype, copy=False),
+        actions=recording.actions.astype(spaces.action.dtype, copy=False),
+        rewards=recording.rewards.astype(np.float32, copy=False),
+        skills=skills.astype(np.float32, copy=False),
+        terminated=recording.terminated,
+        truncated=recording.truncated,
+    )
+
+
+def _known(actions: Array, spec: ActionSpec) -> bool:
+    return bool((actions >= 0).all() and (actions < np.array(spec.sizes).reshape(spec.shape)).all())
+
+
+def _stacked(observations: Array) -> bool:
+    """Whether each is a stack of frames whose older ones are the newer ones of the observation before."""
+    first = observations[0]
+    return bool((first == first[:1]).all() and (observations[1:, :-1] == observations[:-1, 1:]).all())
