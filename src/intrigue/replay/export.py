@@ -25,7 +25,6 @@ from intrigue.run.folder import open_run, read_config
 from intrigue.run.manifest import MANIFEST, SIZE_LIMIT, parse
 from intrigue.spaces import Spaces
 
-
 NAMES = {"env": "id", "agent": "name", "reward": "name"}  # where config.json has them
 
 

@@ -118,15 +118,17 @@ def _recording(arrays: dict[str, Array], name: str) -> Recording:
     rows = {key: len(array) if array.ndim else 0 for key, array in arrays.items()}
     if len(set(rows.values())) > 1 or not rows["action"]:
         raise CheckpointError(f"{name} does not hold an episode: its keys have different numbers of rows, {rows}")
-    discount = arrays["discount"].reshape(rows["discount"], -1)
-    terminated = not discount[-1].all()
-    if discount.shape[1] != 1 or not ((discount[1:-1] == 1).all() and set(discount[-1]) <= {0.0, 1.0}):
+    if any(arrays[key].size != rows[key] for key in ("reward", "discount")):
+        raise CheckpointError(f"{name} does not hold an episode: reward and discount must be one number in each row")
+    reward, discount = arrays["reward"].reshape(-1), arrays["discount"].reshape(-1)
+    if not (discount[1:-1] == 1).all() or discount[-1] not in (0, 1):
         raise CheckpointError(f"{name}: discounts must be 1, and 0 or 1 in the last row")
+    terminated = bool(discount[-1] == 0)
     skills = arrays.get("skill", np.zeros((rows["action"], 0), np.float32))
     return Recording(
         observations=arrays["observation"],
         actions=arrays["action"][1:],
-        rewards=arrays["reward"][1:].reshape(rows["reward"] - 1, -1)[:, 0] if rows["reward"] > 1 else np.zeros(0),
+        rewards=reward[1:],
         skills=skills[1:],
         terminated=terminated,
         truncated=bool(arrays["truncated"][-1].any()) if "truncated" in arrays else not terminated,

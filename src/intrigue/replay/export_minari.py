@@ -50,8 +50,9 @@ def write(folder: Path, recordings: Recordings, spaces: Spaces, dataset_id: str,
         {"dataset_id": dataset_id, "minari_version": minari.__version__, "algorithm_name": algorithm}
     )
     storage.update_episodes(_buffer(EpisodeBuffer, each) for each in recordings)
-    with open(place / "main_data.hdf5", "rb") as file:
-        disk.flush_to_disk(file.fileno())
+    for name in FILES:
+        with open(folder / name, "rb") as file:
+            disk.flush_to_disk(file.fileno())
     disk.flush_folder(place)
     return list(FILES)
 

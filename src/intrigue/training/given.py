@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from intrigue.errors import ConfigError, Problem
+from intrigue.replay.collect import ReplayCollector
 from intrigue.replay.refill import OPTION, load_episodes
 from intrigue.training.loops import AnyParts
-from intrigue.training.replay import ReplayParts
 
 
 def given_episodes(folder: Path) -> Callable[[AnyParts], Mapping[str, Any]]:
@@ -25,7 +25,7 @@ def given_episodes(folder: Path) -> Callable[[AnyParts], Mapping[str, Any]]:
     dataset = load_episodes(folder)
 
     def prepare(parts: AnyParts) -> Mapping[str, Any]:
-        if not isinstance(parts, ReplayParts):
+        if not isinstance(parts.collector, ReplayCollector):
             raise ConfigError([Problem(OPTION, "this agent has no replay. Use one that has: --agent dqn or ddpg.")])
         parts.collector.before = dataset
         return {"replay_from": dataset.describe()}

@@ -1,0 +1,443 @@
+"""Episodes out of a run's replay and back, against a world that remembers everything in plain lists."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+from pathlib import Path
+
+import minari
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from replay_world import World, replay_of
+
+from conftest import TINY, same_state
+from intrigue.cli import main
+from intrigue.config import resolve
+from intrigue.errors import CheckpointError, ConfigError
+from intrigue.replay.export import export_run, read_run
+from intrigue.replay.export_folder import SEAL
+from intrigue.replay.keep import Taken
+from intrigue.replay.recording import Recording, Recordings
+from intrigue.replay.refill import load_episodes, refill
+from intrigue.run import checkpoint
+from intrigue.run.driver import resume, start
+from intrigue.run.folder import RunFolder, write_config
+from intrigue.training.given import given_episodes
+
+FORMS = ("exorl", "minari")
+
+
+def refuse_skips(text: str) -> None:
+    raise AssertionError(text)
+
+
+def lived(envs=1, stack=0, steps=60, capacity=300, **world):
+    """A world and a replay of what happened in it."""
+    made = World(envs, stack, **world)
+    replay = replay_of(made, capacity=capacity)
+    replay.begin(made.frames())
+    for _ in range(steps):
+        made.step(replay)
+    return made, replay
+
+
+def saved(folder: Path, replay) -> Path:
+    """A run folder with this replay in its checkpoint."""
+    folder.mkdir(parents=True)
+    run = RunFolder(folder)
+    write_config(run, {"env": {"id": "world"}, "agent": {"name": "dqn"}, "reward": {"name": "none"}})
+    state = {"collector": {"replay": replay.state_dict()}}
+    checkpoint.save(run.checkpoints, 7, state, config_digest="0" * 64, meta={}, keep=1)
+    return folder
+
+
+def exported(folder: Path, replay, form: str) -> Path:
+    to = folder / "data-v0"
+    export_run(saved(folder / "run", replay), to, form, on_skip=refuse_skips)
+    return to
+
+
+def episodes_of(world: World, first: int) -> list[list]:
+    """The whole episodes that began in step `first` or later, in the order they ended; each a list of transitions."""
+    running: list[list | None] = [[] if first == 0 else None for _ in range(world.envs)]
+    done = []
+    for step, row in enumerate(world.seen):
+        for env, seen in enumerate(row):
+            held = running[env]
+            if not seen.valid:
+                running[env] = [] if step + 1 >= first else None
+                continue
+            if held is not None:
+                held.append(seen)
+            if seen.terminated or seen.truncated:
+                if held:
+                    done.append(held)
+                running[env] = [] if step + 1 >= first else None
+    return done
+
+
+def assert_equal(recording: Recording, seen: list) -> None:
+    np.testing.assert_array_equal(recording.observations, np.stack([seen[0].obs, *(each.next_obs for each in seen)]))
+    np.testing.assert_array_equal(recording.actions, [each.action for each in seen])
+    np.testing.assert_array_equal(recording.rewards, np.array([each.reward for each in seen], np.float32))
+    np.testing.assert_array_equal(recording.skills, np.stack([each.skill for each in seen]))
+    assert (recording.terminated, recording.truncated) == (seen[-1].terminated, seen[-1].truncated)
+    assert recording.observations.dtype == seen[0].obs.dtype
+    assert (recording.actions.dtype, recording.rewards.dtype) == (np.int64, np.float32)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@settings(max_examples=8, deadline=None)
+@given(
+    envs=st.integers(1, 3),
+    stack=st.sampled_from([0, 1, 3]),
+    skill=st.sampled_from([0, 2]),
+    end=st.sampled_from([0.05, 0.4]),
+    late=st.booleans(),
+    steps=st.integers(20, 160),
+    capacity=st.integers(64, 300),
+    seed=st.integers(0, 2**20),
+)
+def test_what_comes_back_is_what_happened(tmp_path_factory, form, envs, stack, skill, end, late, steps, capacity, seed):
+    world, replay = lived(envs, stack, steps, capacity, skill=skill, end=end, late=late, seed=seed)
+    expected = episodes_of(world, replay.keep.first)
+    folder = tmp_path_factory.mktemp("world")
+    if not expected:
+        with pytest.raises(ConfigError, match="no whole episode"):
+            exported(folder, replay, form)
+        assert not (folder / "data-v0").exists()
+        return
+    back = load_episodes(exported(folder, replay, form))
+    assert list(back.lengths) == [len(each) for each in expected]
+    for recording, seen in zip(back, expected, strict=True):
+        assert_equal(recording, seen)
+    remembered = sum(each.valid for row in world.seen[replay.keep.first :] for each in row)
+    left_out = read_run(folder / "run", on_skip=refuse_skips).left_out
+    assert back.transitions == remembered - left_out
+
+
+def hand_made() -> Recordings:
+    """Three steps that end in a terminal state, two that are cut off, and one that does both."""
+
+    def episode(base: float, length: int, terminated: bool, truncated: bool) -> Recording:
+        return Recording(
+            observations=(base + np.arange(length + 1, dtype=np.float32))[:, None] * np.array([1, 10, 100], np.float32),
+            actions=np.arange(length) + 1,
+            rewards=np.arange(length, dtype=np.float32) / 2 + 1,
+            skills=np.zeros((length, 0), np.float32),
+            terminated=terminated,
+            truncated=truncated,
+        )
+
+    episodes = [episode(0, 3, True, False), episode(10, 2, False, True), episode(20, 1, True, True)]
+    return Recordings([len(each) for each in episodes], episodes)
+
+
+def refilled(recordings: Recordings, envs: int = 1, **changes):
+    replay = replay_of(World(envs, 0), **changes)
+    refill(replay, recordings, np.full((envs, 3), 77, np.float32))
+    return replay
+
+
+def test_the_files_are_exorls(tmp_path):
+    to = exported(tmp_path, refilled(hand_made()), "exorl")
+    names = sorted(path.name for path in to.iterdir())
+    assert names == ["episode_000000_3.npz", "episode_000001_2.npz", "episode_000002_1.npz", SEAL]
+    with np.load(to / names[0]) as file:
+        assert file.files == ["observation", "action", "reward", "discount"]
+        first = {key: file[key] for key in file.files}
+    np.testing.assert_array_equal(first["observation"], [[0, 0, 0], [1, 10, 100], [2, 20, 200], [3, 30, 300]])
+    np.testing.assert_array_equal(first["action"], [0, 1, 2, 3])
+    np.testing.assert_array_equal(first["reward"], [[0], [1], [1.5], [2]])
+    np.testing.assert_array_equal(first["discount"], [[1], [1], [1], [0]])
+    assert [first[key].dtype for key in ("observation", "reward", "discount")] == [np.float32] * 3
+    with np.load(to / names[1]) as file:
+        np.testing.assert_array_equal(file["discount"], [[1], [1], [1]])
+        assert "truncated" not in file.files
+    with np.load(to / names[2]) as file:
+        np.testing.assert_array_equal(file["discount"], [[1], [0]])
+        np.testing.assert_array_equal(file["truncated"], [[False], [True]])
+    about = json.loads((to / SEAL).read_text())
+    assert (about["episodes"], about["transitions"], about["origin"]["env"]) == (3, 6, "world")
+
+
+def test_minari_loads_and_iterates_the_dataset(tmp_path, monkeypatch):
+    # A stack of one-row pictures is an image to Minari, which would keep it as JPEG unless told otherwise.
+    world, replay = lived(envs=2, stack=3, skill=2, end=0.3)
+    exported(tmp_path, replay, "minari")
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+    dataset = minari.load_dataset("data-v0")
+    expected = episodes_of(world, 0)
+    assert dataset.total_episodes == len(expected)
+    assert dataset.total_steps == sum(map(len, expected))
+    assert (dataset.action_space.n, dataset.observation_space.shape) == (7, (3, 1, 3))
+    for episode, seen in zip(dataset.iterate_episodes(), expected, strict=True):
+        np.testing.assert_array_equal(episode.observations[:-1], np.stack([each.obs for each in seen]))
+        np.testing.assert_array_equal(episode.observations[1:], np.stack([each.next_obs for each in seen]))
+        np.testing.assert_array_equal(episode.actions, [each.action for each in seen])
+        np.testing.assert_array_equal(episode.rewards, np.array([each.reward for each in seen], np.float32))
+        np.testing.assert_array_equal(episode.terminations, [each.terminated for each in seen])
+        np.testing.assert_array_equal(episode.truncations, [each.truncated for each in seen])
+        np.testing.assert_array_equal(episode.infos["skill"][:-1], np.stack([each.skill for each in seen]))
+
+
+def stepped(recordings: Recordings, envs: int, frames: np.ndarray):
+    """A replay of environments that play these episodes, each taking the next one when it is through with one."""
+    replay = replay_of(World(envs, 0), order="episodes")
+    waiting = list(recordings)
+    empty = Recording(np.zeros((1, 3), np.float32), np.zeros(0, int), np.zeros(0), np.zeros((0, 0)), False, False)
+    held = [(waiting.pop(0) if waiting else empty, 0) for _ in range(envs)]
+    replay.begin(np.stack([each.observations[0] for each, _ in held]))
+    while any(len(each) for each, _ in held):
+        rows = {name: [] for name in Taken._fields}
+        for lane, (each, at) in enumerate(held):
+            playing = at < len(each)
+            last = at == len(each) - 1
+            rows["valid"].append(playing)
+            rows["action"].append(each.actions[at] if playing else 0)
+            rows["reward"].append(each.rewards[at] if playing else 0.0)
+            rows["terminated"].append(playing and last and each.terminated)
+            rows["truncated"].append(playing and last and each.truncated)
+            rows["reached"].append(each.observations[at + 1] if playing else np.zeros(3))
+            held[lane] = (waiting.pop(0) if waiting else empty, 0) if last or not playing else (each, at + 1)
+        going = any(len(each) for each, _ in held)
+        following = np.stack([each.observations[at] for each, at in held]) if going else frames
+        types = {"action": np.int64, "reward": np.float32, "reached": np.float32}
+        fields = {name: np.array(rows[name], types.get(name, bool)) for name in rows.keys() - {"skill", "frames"}}
+        replay.add(Taken(**fields, skill=torch.zeros(envs, 0), frames=following.astype(np.float32)))
+    return replay
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    envs=st.integers(1, 4),
+    lengths=st.lists(st.integers(1, 12), min_size=1, max_size=12),
+    seed=st.integers(0, 2**20),
+)
+def test_a_refilled_replay_is_the_one_that_stepping_would_have_filled(envs, lengths, seed):
+    rng = np.random.default_rng(seed)
+    episodes = []
+    for length in lengths:
+        terminated = bool(rng.random() < 0.5)
+        episodes.append(
+            Recording(
+                rng.normal(size=(length + 1, 3)).astype(np.float32),
+                rng.integers(0, 7, length),
+                rng.normal(size=length).astype(np.float32),
+                np.zeros((length, 0), np.float32),
+                terminated,
+                not terminated or bool(rng.random() < 0.5),
+            )
+        )
+    recordings = Recordings(lengths, episodes)
+    frames = rng.normal(size=(envs, 3)).astype(np.float32)
+    replay = replay_of(World(envs, 0), order="episodes")
+    refill(replay, recordings, frames)
+    expected = stepped(recordings, envs, frames)
+    assert same_state(replay.state_dict(), expected.state_dict())
+    assert replay.episodes.finished() == expected.episodes.finished()
+    one, two = replay.sample(0), expected.sample(0)
+    for name in ("obs", "action", "reward", "next_obs", "valid"):
+        assert torch.equal(getattr(one.batch, name), getattr(two.batch, name))
+
+
+def test_pictures_are_stacked_again(tmp_path):
+    world, replay = lived(stack=3, end=0.3, seed=2)
+    recordings = load_episodes(exported(tmp_path, replay, "exorl"))
+    again = replay_of(World(2, 3), capacity=400)
+    refill(again, recordings, np.zeros((2, 1, 3), np.uint8))
+    kept = read_run(saved(tmp_path / "again", again), on_skip=refuse_skips).recordings
+    seen = {tuple(each[0].obs.ravel()): each for each in episodes_of(world, 0)}
+    assert len(kept) == len(seen)
+    for recording in kept:
+        assert_equal(recording, seen[tuple(recording.observations[0].ravel())])
+
+
+DQN = {
+    **{key: value for key, value in TINY.items() if not key.startswith(("agent.", "curiosity."))},
+    "agent": "dqn",
+    "agent.hidden": 8,
+    "agent.capacity": 2000,
+    "agent.batch": 8,
+    "agent.learning_starts": 40,
+    "agent.rollout_steps": 20,
+    "env.max_steps": 15,
+    "device": "cpu",
+    "threads": 1,
+    "steps": 200,
+    "checkpoint_every": 1000,
+}
+
+
+def test_a_run_begins_with_the_episodes_and_goes_on_without_their_folder(tmp_path):
+    start(resolve(DQN), out=tmp_path / "a", quiet=True)
+    data = tmp_path / "data"
+    given_away = export_run(tmp_path / "a", data, "exorl", on_skip=refuse_skips).recordings
+    cfg = resolve(DQN, {"seed": 5, "pool.num_envs": 2})
+    start(cfg, out=tmp_path / "b", quiet=True, prepare=given_episodes(data))
+    start(cfg.with_run(steps=100), out=tmp_path / "c", quiet=True, prepare=given_episodes(data))
+    shutil.rmtree(data)
+    resume(tmp_path / "c", steps=200, quiet=True)
+    digests = [checkpoint.digest(RunFolder(tmp_path / name).checkpoints) for name in ("b", "c")]
+    assert digests[0] == digests[1]
+    held = [_bytes(each) for each in read_run(tmp_path / "b", on_skip=refuse_skips).recordings]
+    assert set(map(_bytes, given_away)) <= set(held)
+    assert len(held) > len(given_away) > 5
+    noted = json.loads((tmp_path / "b" / "provenance.json").read_text())["replay_from"]
+    assert (noted["folder"], noted["of"]["run"], noted["transitions"]) == ("data", "a", given_away.transitions)
+
+
+def _bytes(recording: Recording) -> bytes:
+    parts = (recording.observations, recording.actions, recording.rewards)
+    return b"".join(each.tobytes() for each in parts) + bytes([recording.terminated, recording.truncated])
+
+
+def test_an_agent_without_a_replay_is_refused(tmp_path):
+    start(resolve(TINY, {"steps": 64}), out=tmp_path / "ppo", quiet=True)
+    with pytest.raises(ConfigError, match="'ppo' has no replay"):
+        read_run(tmp_path / "ppo", on_skip=refuse_skips)
+    data = exported(tmp_path, refilled(hand_made()), "exorl")
+    with pytest.raises(ConfigError, match=r"no replay\. Use one that has"):
+        start(resolve(TINY), out=tmp_path / "x", quiet=True, prepare=given_episodes(data))
+    assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_damage_is_named(tmp_path, form):
+    to = exported(tmp_path, refilled(hand_made()), form)
+    path = to / ("episode_000001_2.npz" if form == "exorl" else "data/main_data.hdf5")
+    whole = path.read_bytes()
+    for damaged in (whole[:-9], whole[:60] + bytes([whole[60] ^ 1]) + whole[61:], b""):
+        path.write_bytes(damaged)
+        with pytest.raises(CheckpointError, match=rf"{path.name} is damaged: SHA-256"):
+            list(load_episodes(to))
+    path.unlink()
+    with pytest.raises(CheckpointError, match=rf"missing .*{path.name}"):
+        load_episodes(to)
+    path.write_bytes(whole)
+    assert len(list(load_episodes(to))) == 3
+    (to / SEAL).write_text((to / SEAL).read_text().replace("world", "other"))
+    with pytest.raises(CheckpointError, match=f"{SEAL} is damaged"):
+        load_episodes(to)
+
+
+def test_a_file_that_was_not_exported_is_named(tmp_path):
+    to = exported(tmp_path, refilled(hand_made()), "exorl")
+    shutil.copy(to / "episode_000000_3.npz", to / "episode_000009_3.npz")
+    with pytest.raises(CheckpointError, match=r"episode_000009_3\.npz is not one of the files"):
+        list(load_episodes(to))
+
+
+def arrays(rows: int, **changes) -> dict[str, np.ndarray]:
+    """An episode as ExORL's own files have it, with the simulator's states."""
+    return {
+        "observation": np.ones((rows, 3), np.float32),
+        "action": np.zeros(rows, np.int64),
+        "reward": np.zeros((rows, 1), np.float32),
+        "discount": np.ones((rows, 1), np.float32),
+        "physics": np.zeros((rows, 9)),
+    } | changes
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "words"),
+    [
+        ("episode_000000_3.npz", {"reward": np.zeros((3, 1), np.float32)}, "different numbers of rows"),
+        ("episode_000000_3.npz", {"reward": np.zeros((4, 2), np.float32)}, "one number in each row"),
+        ("episode_000000_3.npz", {"observation": np.full((4, 3), np.nan, np.float32)}, "not finite"),
+        ("episode_000000_3.npz", {"observation": np.full((4, 3), "x")}, "observations of type"),
+        ("episode_000000_3.npz", {"discount": np.float32([[1], [0], [1], [1]])}, "discounts must be 1"),
+        ("episode_000000_3.npz", {"action": np.array([{}] * 4, object)}, "damaged: Object arrays"),
+        ("episode_000000_9.npz", {}, "holds 3 transitions, its name says 9"),
+    ],
+)
+def test_other_peoples_files_are_read_and_checked(tmp_path, name, changes, words):
+    np.savez(tmp_path / "episode_000001_5.npz", **arrays(6))
+    [plain] = load_episodes(tmp_path)
+    assert (len(plain), plain.terminated, plain.truncated) == (5, False, True)
+    np.savez(tmp_path / name, **arrays(4, **changes))
+    with pytest.raises(CheckpointError, match=words) as refused:
+        list(load_episodes(tmp_path))
+    assert str(refused.value).startswith(name)
+
+
+@pytest.mark.parametrize("cut", [0, 10, 200, 500])
+def test_torn_files_of_other_people_are_named(tmp_path, cut):
+    content = io.BytesIO()
+    np.savez_compressed(content, **arrays(6))
+    (tmp_path / "episode_000000_5.npz").write_bytes(content.getvalue()[:cut])
+    with pytest.raises(CheckpointError, match=r"episode_000000_5\.npz is damaged"):
+        list(load_episodes(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"observation": np.ones((4, 5), np.float32)}, r"observations have shape \(5,\), the run has \(3,\)"),
+        ({"observation": np.ones((4, 3), np.uint8)}, "observations are uint8, the run has float32"),
+        ({"action": np.zeros((4, 2), np.int64)}, r"actions have shape \(2,\), the run has \(\)"),
+        ({"action": np.zeros(4, np.float32)}, "actions are float32, the run has int64"),
+        ({"action": np.array([0, 6, 7, 0])}, "actions other than 0 to 6"),
+    ],
+)
+def test_other_sizes_are_refused(tmp_path, changes, words):
+    np.savez(tmp_path / "episode_000000_3.npz", **arrays(4, **changes))
+    with pytest.raises(ConfigError, match=words):
+        refilled(load_episodes(tmp_path))
+
+
+def test_more_than_the_replay_holds_is_refused(tmp_path):
+    np.savez(tmp_path / "episode_000000_399.npz", **arrays(400))
+    recordings = load_episodes(tmp_path)
+    with pytest.raises(ConfigError, match=r"399 transitions need 401 rows.*--agent\.capacity 401"):
+        refilled(recordings, capacity=100)
+    assert refilled(recordings, capacity=401).keep.steps == 399
+
+
+def test_skills_that_a_run_needs_must_be_there():
+    replay = replay_of(World(1, 0, skill=2))
+    with pytest.raises(ConfigError, match=r"skills have shape \(0,\), the run has \(2,\)"):
+        refill(replay, hand_made(), np.zeros((1, 3), np.float32))
+
+
+def test_pictures_that_are_no_stacks_are_refused():
+    pictures = np.arange(12, dtype=np.uint8).reshape(2, 2, 1, 3)
+    zeros = np.zeros(1, np.float32)
+    odd = Recordings([1], [Recording(pictures, np.zeros(1, int), zeros, np.zeros((1, 0)), True, False)])
+    with pytest.raises(CheckpointError, match="moved on by a frame"):
+        refill(replay_of(World(1, 2)), odd, np.zeros((1, 1, 3), np.uint8))
+
+
+def test_the_command(tmp_path, capsys):
+    _, replay = lived(end=0.3)
+    run = saved(tmp_path / "run", replay)
+    to = tmp_path / "data"
+    assert main(["export", str(run), "--to", str(to), "--json"]) == 0
+    fields = json.loads(capsys.readouterr().out)
+    assert fields["transitions"] + fields["left_out"] == 60
+    assert fields["episodes"] == len(list(to.glob("*.npz")))
+    before = {path.name: path.read_bytes() for path in to.iterdir()}
+    assert main(["export", str(run), "--to", str(to)]) == 2
+    assert "exists already" in capsys.readouterr().err
+    assert {path.name: path.read_bytes() for path in to.iterdir()} == before
+    assert main(["export", str(run), "--to", str(tmp_path / "data2"), "--format", "minari"]) == 2
+    assert "walker-v0" in capsys.readouterr().err
+    chunk = sorted((run / "checkpoints").rglob("*.safetensors"))[-1]
+    chunk.write_bytes(chunk.read_bytes()[:-1])
+    assert main(["export", str(run), "--to", str(tmp_path / "data3")]) == 4
+    assert chunk.name in capsys.readouterr().err
+    assert main(["train", "--agent", "dqn", "--replay-from", str(tmp_path / "nowhere")]) == 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "run"]
+
+
+def test_a_full_disk_leaves_nothing(tmp_path, monkeypatch):
+    _, replay = lived(end=0.3)
+    run = saved(tmp_path / "run", replay)
+    monkeypatch.setenv("INTRIGUE_FAULT", "folder:write:3:ENOSPC")
+    assert main(["export", str(run), "--to", str(tmp_path / "data")]) == 3
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
