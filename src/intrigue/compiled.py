@@ -7,11 +7,13 @@ compiler or version of the source gets its own. Needs no torch: workers compile 
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import hashlib
 import os
 import platform
 import shutil
+import stat
 import subprocess
 import tempfile
 from pathlib import Path
@@ -69,14 +71,26 @@ def _run(*command: str) -> None:
 
 
 def _folder() -> Path:
-    """A folder of this user alone: the cache folder, or where that cannot be written, a fresh temporary one."""
+    """A folder of this user alone: the cache folder, or where that cannot be written, one for temporary files."""
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "intrigue"
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         with tempfile.TemporaryFile(dir=folder):
             return folder
     except OSError:
-        return Path(tempfile.mkdtemp(prefix="intrigue-"))
+        return _temporary_folder()
+
+
+def _temporary_folder() -> Path:
+    """One folder for all processes of this user; a fresh one where somebody else has taken its name."""
+    folder = Path(tempfile.gettempdir()) / f"intrigue-{os.getuid()}"
+    with contextlib.suppress(OSError):
+        folder.mkdir(exist_ok=True, mode=0o700)
+        found = folder.lstat()
+        # A library that another user could write would run in our name.
+        if stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077:
+            return folder
+    return Path(tempfile.mkdtemp(prefix="intrigue-"))
 
 
 def _processor() -> str:
