@@ -31,7 +31,7 @@ def reproduce(
         tyro.conf.arg(
             name="from",
             metavar="PATH",
-            help="train nothing: make the table from a CSV file of curves, or from a folder of runs; repeatable",
+            help="train nothing: make the table from a CSV file of results, or from a folder of runs; repeatable",
         ),
     ] = (),
     recheck_paper: Annotated[
@@ -99,15 +99,12 @@ def _rechecked(study: str, plan: Study, out: Path | None) -> Conclusion:
 
 
 def _from_files(study: str, plan: Study, sources: tuple[Path, ...], out: Path) -> Conclusion:
-    from intrigue.studies.base import FromCurves
-    from intrigue.studies.curves import gathered
+    from intrigue.studies.base import FromFiles
     from intrigue.studies.engine import write_table
 
-    if not isinstance(plan, FromCurves):
-        raise ConfigError([Problem("--from", _refused(study, "cannot be made from curves alone", FromCurves))])
-    curves = gathered(sources)
-    out.mkdir(parents=True, exist_ok=True)
-    conclusion = plan.conclude_from(curves, out)
+    if not isinstance(plan, FromFiles):
+        raise ConfigError([Problem("--from", _refused(study, "cannot be made from files alone", FromFiles))])
+    conclusion = plan.conclude_files(sources, out)
     write_table(conclusion, out)
     return conclusion
 

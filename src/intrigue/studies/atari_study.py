@@ -21,9 +21,9 @@ from intrigue.presets.atari_setting import laptop_sized
 from intrigue.presets.atari_small import SMALL_MODELS
 from intrigue.run.folder import RunFolder
 from intrigue.studies.atari_picture import draw_curves
-from intrigue.studies.base import Arm, Budget, Conclusion, FromCurves, Study
+from intrigue.studies.base import Arm, Budget, Conclusion, FromFiles, Study
 from intrigue.studies.curve_names import Name
-from intrigue.studies.curves import EVERY, Curve, export, read
+from intrigue.studies.curves import EVERY, Curve, export, gathered, read
 from intrigue.studies.results import SMALL, Results, results_of, write_scores
 
 NOMINAL_STEPS = 100_000_000  # DIS run.py num_timesteps; the paper says only that it follows those settings
@@ -65,7 +65,7 @@ class Variant:
         return Name(self.preset, " ".join(f"{key}={self.changes[key]}" for key in sorted(self.changes)))
 
 
-class AtariStudy(Study, FromCurves, abc.ABC):
+class AtariStudy(Study, FromFiles, abc.ABC):
     """Presets on games, read at one common step."""
 
     variants: ClassVar[Sequence[Variant]]
@@ -92,6 +92,13 @@ class AtariStudy(Study, FromCurves, abc.ABC):
         )
         told = self.conclude_from(read(table), out)
         return replace(told, files=[*told.files, table])
+
+    @final
+    def conclude_files(self, sources: Sequence[Path], out: Path) -> Conclusion:
+        """The table of curves in files."""
+        curves = gathered(sources)
+        out.mkdir(parents=True, exist_ok=True)
+        return self.conclude_from(curves, out)
 
     @final
     def conclude_from(self, curves: Sequence[Curve], out: Path) -> Conclusion:

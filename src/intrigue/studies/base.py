@@ -12,15 +12,13 @@ A result that disagrees with the paper is reported as it is.
 from __future__ import annotations
 
 import abc
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 from intrigue.config import BOOKKEEPING, RunConfig, resolve
-
-if TYPE_CHECKING:
-    from intrigue.studies.curves import Curve
 
 Verdict: TypeAlias = Literal["PASS", "SHORT", "FAIL"]
 BudgetName: TypeAlias = Literal["smoke", "hour", "full"]
@@ -43,15 +41,22 @@ class Arm:
     label: str
     layer: Mapping[str, Any]
     rung: str = ""  # the rung of the budgets it belongs to; empty: all
+    steps: int = 0  # agent steps where they are not the budget's
+    # The pre-training whose newest snapshot is fine-tuned on the layer's environment. Arms that name an equal one share
+    # its run of the same seed. The rest of their layer says nothing: a fine-tuning takes it from that run.
+    before: Arm | None = None
 
     def config(self, budget: Budget, seed: int) -> RunConfig:
-        """The run of this arm with this seed."""
-        return resolve(self.layer, {"steps": budget.steps, "seed": seed})
+        """The run of this arm with this seed; of a fine-tuning only environment, steps and seed count."""
+        return resolve(self.layer, {"steps": self.steps or budget.steps, "seed": seed})
 
     def digest(self, budget: Budget) -> str:
         """What the arm computes, without the seed; runs with another digest are never mixed with its own."""
         keeping = tuple(name for name in BOOKKEEPING if name != "steps")
-        return self.config(budget, seed=0).digest(without=(*keeping, "seed"))
+        own = self.config(budget, seed=0).digest(without=(*keeping, "seed"))
+        if self.before is None:
+            return own
+        return hashlib.sha256(f"{self.before.digest(budget)} {own}".encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -66,6 +71,7 @@ class Row:
     printed: str = "-"  # the paper's value, computed again from what it prints
     recomputed: str = "-"  # the paper's value, computed again from its own data with the right constants
     interval: str = "-"
+    rerun: str = "-"  # what others found who ran the paper's methods again
 
 
 # Fields of a row and their headings.
@@ -120,9 +126,12 @@ class Rechecked(abc.ABC):
         """The paper's numbers beside what follows from what it prints."""
 
 
-class FromCurves(abc.ABC):
-    """A study whose table can be made from the learning curves of finished runs, wherever they were trained."""
+class FromFiles(abc.ABC):
+    """A study whose table can be made from files of results, wherever the runs were trained."""
 
     @abc.abstractmethod
-    def conclude_from(self, curves: Sequence[Curve], out: Path) -> Conclusion:
-        """The table and the figures of these curves, as far as they go."""
+    def conclude_files(self, sources: Sequence[Path], out: Path) -> Conclusion:
+        """The table and the figures of what these files and folders of runs hold, as far as it goes.
+
+        Nothing is written before everything was read.
+        """

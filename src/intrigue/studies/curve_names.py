@@ -1,18 +1,19 @@
 """What a run is called in tables: the nearest preset, and what was set differently from it.
 
-A run folder knows its settings, not how they were typed. Of all Atari presets with the run's agent and reward, the one
-with the fewest differing settings is named, and the differences are listed. Settings that do not change what is learned
+A run folder knows its settings, not how they were typed. Of all presets for the run's family of environments (`atari`,
+`dmc`) with its agent and reward, the one with the fewest differing settings is named, and the differences are listed. Settings that do not change what is learned
 (workers, device, how often it is saved, steps, seed) do not count.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from intrigue.config import flatten_json, resolve
+from intrigue.envs.registry import split_id
 from intrigue.presets import PRESETS, preset_layer
 
 KEEPING = ("pool.workers", "pool.groups", "pool.step_timeout_seconds", "pool.start_timeout_seconds")
@@ -29,15 +30,17 @@ class Name:
         return f"{self.preset} {self.changes}".strip()
 
 
-def name_of(config: Mapping[str, Any]) -> Name:
-    """The name for a run's config.json."""
+def name_of(config: Mapping[str, Any], without: Collection[str] = ()) -> Name:
+    """The name for a run's config.json; settings named in `without` do not count."""
     mine = _settings(flatten_json(config))
+    env = str(config["env"]["id"])
     best: tuple[int, Name] | None = None
-    for preset in _atari_presets():
-        theirs = _resolved(preset, str(config["env"]["id"]))
+    for preset in _presets_of(split_id(env)[0]):
+        theirs = _resolved(preset, env)
         if any(mine[part] != theirs[part] for part in ("agent", "reward")):
             continue
-        changed = sorted(key for key in mine.keys() & theirs.keys() if mine[key] != theirs[key])
+        shared = (mine.keys() & theirs.keys()) - set(without)
+        changed = sorted(key for key in shared if mine[key] != theirs[key])
         found = (len(changed), Name(preset, " ".join(f"{key}={mine[key]}" for key in changed)))
         if best is None or found[0] < best[0]:
             best = found
@@ -56,8 +59,8 @@ def _resolved(preset: str, env: str) -> dict[str, Any]:
     return _settings(flatten_json(resolve(preset_layer(preset), {"env": env}).to_json()))
 
 
-@functools.lru_cache(maxsize=1)
-def _atari_presets() -> tuple[str, ...]:
+@functools.lru_cache(maxsize=8)
+def _presets_of(family: str) -> tuple[str, ...]:
     """Short names first: where two presets are equally near, the plainer one is meant."""
-    named = [name for name in PRESETS.names() if str(preset_layer(name).get("env", "")).startswith("atari/")]
+    named = [name for name in PRESETS.names() if split_id(str(preset_layer(name).get("env", "")))[0] == family]
     return tuple(sorted(named, key=lambda name: (len(name), name)))

@@ -1,7 +1,8 @@
 """Runs a study: every arm and seed as a run of its own, several at a time; what is finished is never repeated.
 
 A run's folder is named by its arm, its configuration's digest and its seed, so a changed study never meets old runs.
-Each run is a process of its own (`intrigue train` or `intrigue resume`), so a stopped study goes on where it was.
+Each run is a process of its own (`intrigue train`, `finetune` or `resume`), so a stopped study goes on where it was.
+A fine-tuning waits for its pre-training, which is one run however many begin with it.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ class Job:
     arm: Arm
     seed: int
     folder: Path
+    before: Job | None = None  # the run it begins with
 
 
 def run_study(study: Study, budget: Budget, out: Path, jobs: int, say: Callable[[str], None]) -> Conclusion:
@@ -40,7 +42,8 @@ def run_study(study: Study, budget: Budget, out: Path, jobs: int, say: Callable[
     plan = make_plan(study, budget, out)
     complete(plan, budget, jobs, say)
     arms: dict[str, list[Path]] = {}
-    for job in plan:
+    shared = {job.before for job in plan}
+    for job in (each for each in plan if each not in shared):
         arms.setdefault(job.arm.label, []).append(job.folder)
     out.mkdir(parents=True, exist_ok=True)
     conclusion = study.conclude(arms, budget, out)
@@ -49,10 +52,27 @@ def run_study(study: Study, budget: Budget, out: Path, jobs: int, say: Callable[
 
 
 def make_plan(study: Study, budget: Budget, out: Path) -> list[Job]:
-    """Every run the study needs, seeds of one arm spread so that early stops leave balanced arms."""
+    """Every run the study needs, seeds of one arm spread so that early stops leave balanced arms.
+
+    A pre-training stands once in it, before the first run that begins with it.
+    """
     chosen = [arm for arm in study.arms() if arm.rung in ("", budget.rung)]
-    arms = [(arm, f"{safe_name(arm.label)}__{arm.digest(budget)[:10]}") for arm in chosen]
-    return [Job(arm, seed, out / "runs" / f"{name}__{seed}") for seed in range(budget.seeds) for arm, name in arms]
+    plan: dict[Path, Job] = {}
+    stems = {id(arm): _stem(arm, budget) for each in chosen for arm in (each.before, each) if arm is not None}
+
+    def job_of(arm: Arm, seed: int, before: Job | None = None) -> Job:
+        folder = out / "runs" / f"{stems[id(arm)]}__{seed}"
+        return plan.setdefault(folder, Job(arm, seed, folder, before))
+
+    for seed in range(budget.seeds):
+        for arm in chosen:
+            job_of(arm, seed, None if arm.before is None else job_of(arm.before, seed))
+    return list(plan.values())
+
+
+def _stem(arm: Arm, budget: Budget) -> str:
+    """The name of an arm's folders but for the seed."""
+    return f"{safe_name(arm.label)}__{arm.digest(budget)[:10]}"
 
 
 def complete(plan: Sequence[Job], budget: Budget, jobs: int, say: Callable[[str], None]) -> None:
@@ -66,8 +86,10 @@ def complete(plan: Sequence[Job], budget: Budget, jobs: int, say: Callable[[str]
     with StopRequest() as stop:
         try:
             while waiting or running:
-                while waiting and len(running) < jobs:
-                    job = waiting.pop(0)
+                unfinished = {*waiting, *running}
+                ready = [job for job in waiting if job.before not in unfinished]
+                for job in ready[: jobs - len(running)]:
+                    waiting.remove(job)
                     running[job] = _launch(job, budget)
                 time.sleep(POLL_SECONDS)
                 stop.raise_if_set("finished runs are kept; the same command goes on from here")
@@ -78,6 +100,9 @@ def complete(plan: Sequence[Job], budget: Budget, jobs: int, say: Callable[[str]
                     say(f"[{ended}/{total}] {job.arm.label}, seed {job.seed}; about {left:.0f} s left")
                     if process.returncode != 0:
                         failed.append(f"{job.arm.label}, seed {job.seed}: {_error_of(process, job)}")
+                        orphans = [each for each in waiting if each.before is job]
+                        waiting = [each for each in waiting if each.before is not job]
+                        failed += [f"{each.arm.label}, seed {each.seed}: its pre-training failed" for each in orphans]
         finally:
             for process in running.values():
                 process.terminate()
@@ -104,10 +129,15 @@ def _launch(job: Job, budget: Budget) -> subprocess.Popen[bytes]:
     job.folder.parent.mkdir(parents=True, exist_ok=True)
     if job.folder.exists():
         arguments = ["resume", str(job.folder), "--quiet"]
+    elif job.before is not None:
+        config = job.arm.config(budget, job.seed)
+        options = {"task": config.env_id, "steps": config.run.steps, "seed": job.seed, "device": config.run.device}
+        given = [part for name, value in options.items() for part in (f"--{name}", str(value))]
+        arguments = ["finetune", str(job.before.folder), *given, "--out", str(job.folder), "--quiet"]
     else:
-        config = job.folder.with_name(job.folder.name + ".config.json")
-        write_file(config, json.dumps(job.arm.config(budget, job.seed).to_json()).encode())
-        arguments = ["train", "--config", str(config), "--out", str(job.folder), "--quiet"]
+        settings = job.folder.with_name(job.folder.name + ".config.json")
+        write_file(settings, json.dumps(job.arm.config(budget, job.seed).to_json()).encode())
+        arguments = ["train", "--config", str(settings), "--out", str(job.folder), "--quiet"]
     log = job.folder.with_name(job.folder.name + ".log").open("wb")
     with log:
         return subprocess.Popen(
