@@ -28,7 +28,8 @@ import torch
 
 from intrigue.bench.machine import machine
 from intrigue.config import resolve
-from intrigue.training.build import Parts, build
+from intrigue.training.build import build
+from intrigue.training.parts import Parts
 from intrigue.training.rollout import rollout
 
 GAME = "Breakout"

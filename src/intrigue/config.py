@@ -212,7 +212,7 @@ def _check_sections(names: Mapping[str, str], values: dict[str, dict[str, Any]])
     if "env" in configs:
         family, name = split_id(names["env"])
         problems += [Problem("env", message) for message in ENVS.get(family).cls.check_name(name)]
-    problems += curiosity_config.problems(values["curiosity"])
+    problems += curiosity_config.problems(values["curiosity"], None if from_replay else values["pool"]["num_envs"])
     if from_replay:
         problems += replay_problems(names["agent"], values["curiosity"])
     crew = pool_config.problems(PoolConfig(**values["pool"]))

@@ -47,9 +47,16 @@ class CuriosityConfig:
     follow: Literal["drawn", "middle", "tried", "regressed"] = "drawn"  # which skill; others than drawn to fine-tune
 
 
-def problems(cfg: Mapping[str, Any]) -> list[Problem]:
-    """Rules between fields that no single field can state."""
+def problems(cfg: Mapping[str, Any], num_envs: int | None = None) -> list[Problem]:
+    """Rules between fields that no single field can state; `num_envs` is how many a rollout has, where it is known."""
     found = []
+    if cfg["minibatch_of"] == "environments" and num_envs is not None and cfg["minibatches"] > num_envs:
+        text = (
+            f"{cfg['minibatches']} sets of whole environments cannot be made of {num_envs}. Use "
+            f"--curiosity.minibatches {num_envs} or less, --curiosity.minibatch-of rows, or more environments "
+            "(--pool.num-envs)."
+        )
+        found.append(Problem("curiosity.minibatches", text))
     if cfg["streams"] == "two" and cfg["scale"] == "total":
         found.append(
             Problem("curiosity.scale", "'total' scales the mixed reward, which two streams do not have. Use 'return'.")

@@ -81,3 +81,12 @@ def test_every_setting_says_its_source_or_meaning(kind):
     for name, declared in REGISTRIES[kind].declarations().items():
         for field in declared.hints():
             assert declared.notes.get(field), f"{name}: {field}"
+
+
+def test_more_minibatches_of_environments_than_environments_are_refused():
+    layer = {"curiosity.minibatch_of": "environments", "curiosity.minibatches": 5, "pool.num_envs": 4}
+    with pytest.raises(ConfigError, match=r"5 sets of whole environments .* --curiosity.minibatches 4 or less"):
+        resolve(layer)
+    assert resolve({**layer, "pool.num_envs": 5}).curiosity.minibatches == 5
+    assert resolve({**layer, "curiosity.minibatch_of": "rows"}).curiosity.minibatches == 5
+    assert resolve({**layer, "agent": "dqn"}).curiosity.minibatches == 5, "a batch that is drawn has no environments"

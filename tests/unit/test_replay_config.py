@@ -78,7 +78,7 @@ def test_a_window_just_shorter_than_what_is_remembered_is_drawn():
     from intrigue.training.loops import loop
 
     layer = {**SMALL, "env": "chain", "env.length": 2, "env.max_steps": 1, "reward": "none", "pool.num_envs": 4,
-             "agent.capacity": 496, "agent.n_step": 60, "agent.rollout_steps": 1}  # fmt: skip
+             "agent.capacity": 496, "agent.n_step": 60, "agent.train_every": 1_000_000}  # fmt: skip
     parts = build(resolve(layer))
     parts.collector.start()
     drawn = []

@@ -20,7 +20,8 @@ from intrigue.config import RunConfig, resolve
 from intrigue.errors import ConfigError, Problem
 from intrigue.presets import preset_layer
 from intrigue.run.driver import use_threads
-from intrigue.training.build import Parts, build
+from intrigue.training.build import build
+from intrigue.training.parts import Parts
 
 CEILING_SECONDS = 4.0  # before training and again after it: a shared machine is not equally fast twice
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import torch
 
 from intrigue.precision import exact_float32
-from intrigue.training.build import Parts
+from intrigue.training.parts import Parts
 from intrigue.types import Transitions
 
 # The first rollouts choose kernels, capture graphs and fill caches.

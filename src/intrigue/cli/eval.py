@@ -48,7 +48,8 @@ def evaluate(
         sys.stdout.write(json.dumps(fields) + "\n")
     else:
         sys.stdout.write(
-            f"{episodes} episodes: return {fields['return_mean']:.4g} ± {fields['return_std']:.4g} "
+            f"{episodes} {'episodes' if episodes > 1 else 'episode'}: "
+            f"return {fields['return_mean']:.4g} ± {fields['return_std']:.4g} "
             f"(min {fields['return_min']:.4g}, max {fields['return_max']:.4g}), length {fields['length_mean']:.4g}\n"
         )
     if video is not None:

@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, final
 
-from intrigue.studies.atari_study import NOMINAL_STEPS, SMOKE_STEPS, AtariStudy, Rung, Variant, budgets_of
-from intrigue.studies.atari_table import ScoreTable
-from intrigue.studies.base import Budget, Conclusion, Rechecked
-from intrigue.studies.paper_atari import CLAIMED_26, GAMES_26
+from intrigue.studies.atari_study import NOMINAL_STEPS, SMOKE_STEPS, Rung, budgets_of
+from intrigue.studies.base import Budget, Conclusion
+from intrigue.studies.paper_atari import CLAIMED_26, GAMES_26, Claim
 from intrigue.studies.recheck import recheck_table2
 from intrigue.studies.registry import register_study
-from intrigue.studies.results import Results
+from intrigue.studies.score_study import ScoreStudy
 
 # Ours: three games that carry the paper's mean, and one in which NNM loses.
 SOME_GAMES = ("Breakout", "Jamesbond", "Gopher", "BankHeist")
@@ -28,21 +27,14 @@ RUNGS = {
 
 @register_study("table2")
 @final
-class Table2(AtariStudy, Rechecked):
+class Table2(ScoreStudy):
     """26 games, three bonuses."""
 
     title: ClassVar[str] = "Table 2: 26 Atari games on the bonus alone"
-    variants: ClassVar[Sequence[Variant]] = (
-        Variant("disagreement-atari"),
-        Variant("icm-atari"),
-        Variant("nnm-atari"),
-    )
+    games: ClassVar[Sequence[str]] = GAMES_26
+    claimed: ClassVar[Mapping[str, Claim]] = CLAIMED_26
     rungs: ClassVar[Mapping[str, Rung]] = RUNGS
     budgets: ClassVar[Mapping[str, Budget]] = budgets_of(RUNGS)
-
-    def judge(self, results: Results) -> Conclusion:
-        """The table as in `atari_table`."""
-        return ScoreTable(results, GAMES_26, CLAIMED_26).conclude()
 
     def recheck(self) -> Conclusion:
         """The paper's own arithmetic."""

@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, final
 
-from intrigue.studies.atari_study import NOMINAL_STEPS, SMOKE_STEPS, AtariStudy, Rung, Variant, budgets_of
-from intrigue.studies.atari_table import ScoreTable
-from intrigue.studies.base import Budget, Conclusion, Rechecked
-from intrigue.studies.paper_atari import CLAIMED_57, GAMES_26, GAMES_57
+from intrigue.studies.atari_study import NOMINAL_STEPS, SMOKE_STEPS, Rung, budgets_of
+from intrigue.studies.base import Budget, Conclusion
+from intrigue.studies.paper_atari import CLAIMED_57, GAMES_26, GAMES_57, Claim
 from intrigue.studies.recheck import recheck_table3
 from intrigue.studies.registry import register_study
-from intrigue.studies.results import Results
+from intrigue.studies.score_study import ScoreStudy
 
 # Ours: every fifth of the 31 games that Table 2 lacks, in alphabetical order; nothing was looked at to choose them.
 SOME_GAMES = tuple(game for game in GAMES_57 if game not in GAMES_26)[::5][:6]
@@ -28,21 +27,14 @@ RUNGS = {
 
 @register_study("table3")
 @final
-class Table3(AtariStudy, Rechecked):
+class Table3(ScoreStudy):
     """57 games, three bonuses."""
 
     title: ClassVar[str] = "Table 3: 57 Atari games on the bonus alone"
-    variants: ClassVar[Sequence[Variant]] = (
-        Variant("disagreement-atari"),
-        Variant("icm-atari"),
-        Variant("nnm-atari"),
-    )
+    games: ClassVar[Sequence[str]] = GAMES_57
+    claimed: ClassVar[Mapping[str, Claim]] = CLAIMED_57
     rungs: ClassVar[Mapping[str, Rung]] = RUNGS
     budgets: ClassVar[Mapping[str, Budget]] = budgets_of(RUNGS)
-
-    def judge(self, results: Results) -> Conclusion:
-        """The table as in `atari_table`; nothing of the paper's can be recomputed."""
-        return ScoreTable(results, GAMES_57, CLAIMED_57).conclude()
 
     def recheck(self) -> Conclusion:
         """What follows from the printed figures alone."""

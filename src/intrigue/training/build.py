@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
-from intrigue.agents.base import Agent
 from intrigue.agents.random import RandomAgent, RandomConfig
 from intrigue.agents.registry import AGENTS
 from intrigue.collect import Collector
@@ -18,7 +16,7 @@ from intrigue.curiosity import Curiosity
 from intrigue.envs.pool import Pool, make_pool
 from intrigue.errors import ConfigError, Problem
 from intrigue.execution import pick_mode
-from intrigue.footprint import Footprint, of_replay, of_rollout, refuse_too_large
+from intrigue.footprint import of_replay, of_rollout, refuse_too_large
 from intrigue.pairing import pair_problems
 from intrigue.replay.agent import ReplayAgent
 from intrigue.replay.collect import ReplayCollector
@@ -27,41 +25,8 @@ from intrigue.rng import Streams, seeded_construction
 from intrigue.skill_choice import SkillChoice
 from intrigue.skills import SkillCourse, SkillSpec
 from intrigue.spaces import Spaces
-from intrigue.state import State
+from intrigue.training.parts import Parts
 from intrigue.training.replay import ReplayParts
-
-
-@dataclass
-class Parts:
-    """Everything that has state in a run."""
-
-    collector: Collector
-    agent: Agent
-    warm_up_agent: RandomAgent
-    curiosity: Curiosity
-    streams: Streams
-    footprint: Footprint
-
-    def state_dict(self) -> State:
-        """The whole training state."""
-        return {
-            "collector": self.collector.state_dict(),
-            "agent": self.agent.train_state(),
-            "curiosity": self.curiosity.state_dict(),
-            "streams": self.streams.state_dict(),
-        }
-
-    def load_state_dict(self, state: State) -> None:
-        """Go on from what `state_dict` gave."""
-        # Streams first: environments that had to begin anew draw new skills from them.
-        self.streams.load_state_dict(state["streams"])
-        self.collector.load_state_dict(state["collector"])
-        self.agent.load_train_state(state["agent"])
-        self.curiosity.load_state_dict(state["curiosity"])
-
-    def close(self) -> None:
-        """Let go of the environments."""
-        self.collector.pool.close()
 
 
 def pick_device(name: str) -> torch.device:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TypeAlias
 
-from intrigue.training.build import Parts
+from intrigue.training.parts import Parts
 from intrigue.training.replay import ReplayParts, replay
 from intrigue.training.rollout import rollout
 from intrigue.types import Progress

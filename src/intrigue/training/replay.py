@@ -14,16 +14,14 @@ from dataclasses import dataclass, field
 
 import torch
 
-from intrigue.agents.random import RandomAgent
 from intrigue.curiosity import Curiosity
-from intrigue.footprint import Footprint
 from intrigue.replay.agent import ReplayAgent
 from intrigue.replay.collect import ReplayCollector
 from intrigue.replay.plan import updates_due
 from intrigue.rewards.mix import Mix
-from intrigue.rng import Streams
 from intrigue.skill_choice import SkillChoice
 from intrigue.state import State
+from intrigue.training.parts import RunParts
 from intrigue.types import Metrics, Progress
 
 
@@ -74,42 +72,21 @@ class Clock:
 
 
 @dataclass
-class ReplayParts:
-    """Everything that has state in a run with replay."""
+class ReplayParts(RunParts[ReplayCollector, ReplayAgent]):
+    """The parts of a run with replay."""
 
-    collector: ReplayCollector
-    agent: ReplayAgent
-    warm_up_agent: RandomAgent
-    curiosity: Curiosity
-    streams: Streams
-    footprint: Footprint
     choice: SkillChoice
     tally: Tally = field(default_factory=Tally)
 
     def state_dict(self) -> State:
         """The whole training state."""
-        return {
-            "collector": self.collector.state_dict(),
-            "agent": self.agent.train_state(),
-            "curiosity": self.curiosity.state_dict(),
-            "streams": self.streams.state_dict(),
-            "tally": self.tally.state_dict(),
-            "choice": self.choice.state_dict(),
-        }
+        return {**super().state_dict(), "tally": self.tally.state_dict(), "choice": self.choice.state_dict()}
 
     def load_state_dict(self, state: State) -> None:
         """Go on from what `state_dict` gave."""
-        # Streams first: environments that had to begin anew draw new skills from them.
-        self.streams.load_state_dict(state["streams"])
-        self.collector.load_state_dict(state["collector"])
-        self.agent.load_train_state(state["agent"])
-        self.curiosity.load_state_dict(state["curiosity"])
+        super().load_state_dict(state)
         self.tally.load_state_dict(state["tally"])
         self.choice.load_state_dict(state["choice"])
-
-    def close(self) -> None:
-        """Let go of the environments."""
-        self.collector.pool.close()
 
 
 def replay(parts: ReplayParts, warmup_steps: int) -> Iterator[Progress]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from intrigue.training.build import Parts
+from intrigue.training.parts import Parts
 from intrigue.types import Metrics, Progress
 
 

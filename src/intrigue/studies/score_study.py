@@ -1,0 +1,28 @@
+"""What Tables 2 and 3 share: the bonuses they compare, and how their scores are judged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from intrigue.studies.atari_study import AtariStudy, Variant
+from intrigue.studies.atari_table import ScoreTable
+from intrigue.studies.base import Conclusion, Rechecked
+from intrigue.studies.paper_atari import Claim
+from intrigue.studies.results import Results
+
+
+class ScoreStudy(AtariStudy, Rechecked):
+    """A table of human-normalised scores of three bonuses on `games`, held against what the paper claims of each."""
+
+    games: ClassVar[Sequence[str]]
+    claimed: ClassVar[Mapping[str, Claim]]
+    variants: ClassVar[Sequence[Variant]] = (
+        Variant("disagreement-atari"),
+        Variant("icm-atari"),
+        Variant("nnm-atari"),
+    )
+
+    def judge(self, results: Results) -> Conclusion:
+        """The table as in `atari_table`."""
+        return ScoreTable(results, self.games, self.claimed).conclude()
