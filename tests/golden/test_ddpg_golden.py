@@ -232,3 +232,13 @@ def test_defaults_are_urlbs():
     assert (cfg["n_step"], cfg["discount"], cfg["hidden"]) == (1, 0.99, 1024)
     agent = ddpg(n_step=3)
     assert (agent.plan.window, agent.plan.order, agent.plan.steps) == ("tuple", "episodes", 3)
+
+
+def test_gradients_pass_the_clamp_as_if_it_were_not_there():
+    """0.9 and 0.3 of clipped noise are cut to just below 1, and still have slope 1."""
+    unit = torch.tensor([[0.9, -0.95, 0.2, 0.9]], dtype=torch.float64, requires_grad=True)
+    noise = torch.tensor([[5.0, -5.0, 0.5, -5.0]], dtype=torch.float64)
+    action = ddpg()._noisy(unit, noise)
+    np.testing.assert_allclose(action.detach().numpy(), [[1 - 1e-6, -1 + 1e-6, 0.3, 0.6]], rtol=1e-12)
+    (action * torch.tensor([[1.0, 2.0, 3.0, 4.0]])).sum().backward()
+    assert unit.grad.tolist() == [[1.0, 2.0, 3.0, 4.0]]
