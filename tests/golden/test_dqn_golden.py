@@ -170,6 +170,13 @@ def test_epsilon_falls_in_a_line_and_stays():
     assert agent.epsilon.item() == pytest.approx(0.1)
 
 
+def test_who_only_plays_has_the_last_epsilon_however_far_the_run_is():
+    for start, end, wanted in ((1.0, 0.1, 0.1), (0.0, 0.1, 0.0)):
+        agent = dqn(epsilon_start=start, epsilon_end=end)
+        agent.settle()
+        assert float(agent.epsilon) == pytest.approx(wanted)
+
+
 def test_random_actions_are_as_frequent_as_epsilon_says():
     agent = dqn(epsilon_start=0.4)
     obs, skill = torch.zeros(40_000, 3, dtype=torch.float64), torch.zeros(40_000, 0, dtype=torch.float64)

@@ -47,6 +47,10 @@ class Agent(nn.Module, abc.ABC):
         """Look at observations (..., *obs) of the random steps before training; most agents need none."""
         return
 
+    def settle(self) -> None:
+        """Only play from now on: what is done for the sake of learning alone ends; most agents do nothing such."""
+        return
+
     @abc.abstractmethod
     def update(
         self, batch: Transitions, streams: Sequence[Stream], extras: Extras, *, rng: Generator, step: int

@@ -179,6 +179,10 @@ class DQN(ReplayAgent):
             self._copies = step // cfg.target_every
             self.target.load_state_dict(self.online.state_dict())
 
+    def settle(self) -> None:
+        """Play with the ε a run ends with, however far this one is: at its beginning ε is 1, and no value is heeded."""
+        self.epsilon.clamp_(max=self.cfg.epsilon_end)
+
     def train_state(self) -> State:
         """Both networks, ε, the optimiser, and how many copies were due."""
         return {

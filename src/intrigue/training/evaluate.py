@@ -47,6 +47,7 @@ def play(folder: RunFolder, episodes: int, *, seed: int, greedy: bool, film: boo
         agent_cfg = entry.config(**{**entry.defaults, **cfg.agent_options})
         agent = entry.cls(agent_cfg, with_skills(spaces, skills), names)
         agent.load_train_state(saved.state["agent"])
+        agent.settle()
         streams = Streams(derive_seed(seed, "eval"))
         course = SkillCourse(skills, 1, streams["skill"])
         held = saved.state["collector"]["skills"]["held"]
