@@ -85,7 +85,7 @@ MUTANTS = {
         "seed = derive_seed(0, *purpose, self._share[i])", "tests/contract/test_env_contract.py",
     ),
     "the optimiser is not saved": Mutant(
-        "agents/ppo.py", '        load_optimizer_state(self.optimizer, state["optimizer"])\n', "",
+        "agents/ppo.py", '        load_optimizer_state(self._step.optimizer, state["optimizer"])\n', "",
         "tests/contract/test_agent_contract.py",
     ),
     "a replayed stack reaches into the episode before": Mutant(
