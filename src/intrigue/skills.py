@@ -84,7 +84,8 @@ class SkillCourse:
     def load_state_dict(self, state: State) -> None:
         """Put back what `state_dict` gave."""
         self.current, self.age = state["current"].to(self.current), state["age"].to(self.age)
-        self.held = None if state["held"] is None else state["held"].to(self.current)
+        held = state["held"]
+        self.held = None if held is None else held.to(self.current)
 
     def _renew(self, chosen: Tensor) -> None:
         """New skills for the chosen environments (N,).

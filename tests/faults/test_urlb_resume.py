@@ -79,7 +79,7 @@ def test_the_calm_run_kept_what_was_asked_for(calm):
     assert names == {"tensors.safetensors", "state.json", "manifest.json"}, "no replay beside the weights"
 
 
-@pytest.mark.parametrize("steps", [7, 49, 50, 61, 119, 121])
+@pytest.mark.parametrize("steps", [7, 50, 61, 119])
 def test_stopping_points_resume_to_the_same_digest(tmp_path, calm, steps):
     start(shrunk(steps=steps, **{"run.eval_every": 0}), out=tmp_path / "run", quiet=True)
     config = json.loads((tmp_path / "run" / "config.json").read_text())

@@ -14,9 +14,10 @@ Variants:
     paper      k neighbours, the state itself not among them; distances as they are
     urlb       the state itself is one of the k; u = max(d/mean − clip, 0), mean: running mean of all distances
 
-Differs from the paper: any agent that takes skills, where the paper has successor features, Q = w · ψ(s, a, w). What
-the paper divides the bonus by is left to `Curiosity`'s scale, and its power of the distances is taken as 1, as in URLB
-by the same author. Unverified: these two, and the paper's k, `skill_dim` and widths, which are URLB's here.
+Differs from the paper: any agent that takes skills, where the paper has successor features, Q = w · ψ(s, a, w); the
+agent ddpg has them too (`critic="successor"`, preset `aps-urlb`). What the paper divides the bonus by is left to
+`Curiosity`'s scale, and its power of the distances is taken as 1, as in URLB by the same author. Unverified: these two,
+and the paper's k, `skill_dim` and widths, which are URLB's here.
 Differs from the official code: URLB exchanges the arguments of least squares when it regresses a task: features on
 rewards instead of rewards on features, which finds the task only where features are uncorrelated and of one size. It
 also looks at the states left, where φ was trained on states reached. `regress_task` has both the right way round. URLB
