@@ -27,7 +27,7 @@ from intrigue.execution import Mode
 from intrigue.features import encode_action
 from intrigue.learner import Learner
 from intrigue.noise import FeatureNoise
-from intrigue.normalize import ReturnScale, RunningMoments, ValueScale
+from intrigue.normalize import ReturnScale, RunningMoments, ValueScale, valid_moments
 from intrigue.precision import exact_float32
 from intrigue.rewards.registry import REWARDS
 from intrigue.rng import Streams, seeded_construction
@@ -220,8 +220,10 @@ class Curiosity(nn.Module):
             scale = self.scale.scale()
             mixed, bonus = total / scale, raw / scale
         else:
-            # A chain of returns runs on through rows that are no transitions; a spread of values leaves them out.
-            self.scale.observe(raw if isinstance(self.scale, ReturnScale) else raw[batch.valid])
+            if isinstance(self.scale, ValueScale):
+                self.scale.observe(raw, batch.valid)
+            else:  # a chain of returns runs on through rows that are no transitions
+                self.scale.observe(raw)
             scale = 1.0 if cfg.scale == "none" else self.scale.scale()
             bonus = raw / scale
             mixed = coefficient * bonus + cfg.ext_coef * extrinsic
@@ -229,12 +231,12 @@ class Curiosity(nn.Module):
             streams = [Stream("extrinsic", extrinsic, cfg.ext_coef), Stream("intrinsic", bonus, coefficient)]
         else:
             streams = [Stream("total", mixed, 1.0)]
-        counted = raw[batch.valid] if bool(batch.valid.any()) else raw
+        counted = valid_moments(raw, batch.valid)
         metrics: Metrics = {
-            "intrinsic/raw_mean": float(counted.mean()),
-            "intrinsic/raw_std": float(counted.std(unbiased=False)),
-            "intrinsic/raw_max": float(counted.max()),
-            "intrinsic/scaled_mean": float(counted.mean()) / scale,
+            "intrinsic/raw_mean": float(counted.mean),
+            "intrinsic/raw_std": float(counted.var.sqrt()),
+            "intrinsic/raw_max": float(raw.where(batch.valid, raw.min()).max()),
+            "intrinsic/scaled_mean": float(counted.mean) / scale,
             "intrinsic/scale": scale,
             "intrinsic/coefficient": coefficient,
             "losses/intrinsic": loss,

@@ -134,9 +134,11 @@ class ValueScale(nn.Module):
         super().__init__()
         self.moments = RunningMoments()
 
-    def observe(self, reward: Tensor) -> None:
-        """Let a batch of raw rewards, of any shape, into the running scale."""
-        self.moments.observe(reward)
+    @torch.no_grad()
+    def observe(self, reward: Tensor, valid: Tensor | None = None) -> None:
+        """Let the valid ones of a batch of raw rewards, of any shape, into the running scale."""
+        counted = torch.ones_like(reward, dtype=torch.bool) if valid is None else valid
+        self.moments.commit(self.moments.moments().merged(valid_moments(reward, counted)))
 
     def scale(self) -> float:
         """The number rewards are divided by."""
