@@ -1,8 +1,8 @@
 """What a run is called in tables: the nearest preset, and what was set differently from it.
 
 A run folder knows its settings, not how they were typed. Of all presets for the run's family of environments (`atari`,
-`dmc`) with its agent and reward, the one with the fewest differing settings is named, and the differences are listed. Settings that do not change what is learned
-(workers, device, how often it is saved, steps, seed) do not count.
+`dmc`) with its agent and reward, the one with the fewest differing settings is named, and the differences are listed.
+Settings that do not change what is learned (workers, device, how often it is saved, steps, seed) do not count.
 """
 
 from __future__ import annotations

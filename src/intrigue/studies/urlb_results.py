@@ -24,6 +24,8 @@ from intrigue.studies.results import LEFT_BEHIND, SMALL
 from intrigue.studies.urlb_methods import FINETUNE_FRAMES, PRETRAIN_FRAMES
 from intrigue.studies.urlb_runs import Tuning
 
+SCORE_HEADER = ("task", "preset", "changes", "seed", "snapshot_frames", "finetune_frames", "score", "normalized")
+
 
 @dataclass(frozen=True)
 class TunedResults:
@@ -57,7 +59,7 @@ class TunedResults:
         """Shares of the experts' scores, (seeds, tasks); seeds beyond what every task has are left out."""
         seeds = self.seeds(name, tasks)
         columns = [[score / EXPERTS[task] for score in self.raw(name, task)[:seeds]] for task in tasks]
-        return np.asarray(columns, dtype=np.float64).T
+        return np.stack([np.asarray(column, dtype=np.float64) for column in columns], axis=1)
 
 
 def tuned_results(runs: Sequence[Tuning]) -> TunedResults:

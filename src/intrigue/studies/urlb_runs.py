@@ -38,9 +38,9 @@ COLUMNS = (
 NEEDED = ("task", "preset", "seed", "snapshot_frames", "finetune_frames", "return_mean")
 N_STEP = 3  # of a fine-tuning that says nothing else: `intrigue.finetune`, which loads torch
 # What a fine-tuning sets itself, whatever its pre-training had.
-SET_BY_FINETUNING = frozenset(
-    {"agent.n_step"}
-    | {f"curiosity.{each}" for each in ("int_coef", "int_coef_steps", "ext_coef", "scale", "warmup_steps", "idle", "follow")}
+SET_BY_FINETUNING = (
+    "agent.n_step", "curiosity.int_coef", "curiosity.int_coef_steps", "curiosity.ext_coef", "curiosity.scale",
+    "curiosity.warmup_steps", "curiosity.idle", "curiosity.follow",
 )  # fmt: skip
 
 
@@ -142,9 +142,11 @@ def read(path: Path) -> list[Tuning]:
         if problem:
             raise ConfigError(f"{path}, line {number}: {problem}")
         known.append(point)
-    return [
-        Tuning(*key, *(np.asarray(part) for part in zip(*rows, strict=True)), str(path)) for key, rows in points.items()
-    ]
+    runs = []
+    for (task, name, seed, snapshot), rows in points.items():
+        frames, returns = (np.asarray(part, dtype=np.float64) for part in zip(*rows, strict=True))
+        runs.append(Tuning(task, name, seed, snapshot, frames, returns, str(path)))
+    return runs
 
 
 def _problem(task: str, expert: float, point: tuple[float, float], known: Sequence[tuple[float, float]]) -> str:
@@ -185,13 +187,8 @@ def _rows(run: RunFolder, named: Callable[[Path], Name] | None) -> list[list[str
     table = read_metrics(run.evaluations).columns
     if not table.get("step"):
         return []  # it has only begun
-    cells = zip(
-        *(
-            table[column]
-            for column in ("frame", "eval/return_mean", "eval/return_std", "eval/episodes", "wall_seconds")
-        ),
-        strict=True,
-    )
+    wanted = ("frame", "eval/return_mean", "eval/return_std", "eval/episodes", "wall_seconds")
+    cells = zip(*(table[column] for column in wanted), strict=True)
     return [
         [*fixed, f"{frame:.0f}", f"{mean:.6g}", f"{std:.6g}", f"{episodes:.0f}", f"{EXPERTS[task]:g}", f"{seconds:.1f}"]
         for frame, mean, std, episodes, seconds in cells

@@ -1,0 +1,149 @@
+"""Figure 6 of the paper: learning curves of fine-tuning in six of the twelve tasks; Disagreement, APT and NNM.
+
+The text says that NNM converges about as fast as APT, both faster than Disagreement, and to a significantly better
+result than APT. The picture itself is not in the preprint's source, and which six tasks it shows is not said: two of
+each domain are ours.
+
+    ahead        the mean score over all evaluations up to 100k frames, as a share of the expert's: how high the curve
+                 lies all the way
+    comparable   the ratio of those for NNM and APT: PASS if its interval lies within [0.8, 1.25] (ours), FAIL wholly
+                 outside, otherwise SHORT
+    result       the score after 100k frames
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import ClassVar, final
+
+import numpy as np
+
+from intrigue.scores import Interval, difference_interval, joint_interval, seeds_interval
+from intrigue.scores.aggregate import Scores
+from intrigue.scores.urlb import EXPERTS
+from intrigue.studies.base import SCORE_COLUMNS, Budget, Conclusion, Row, Verdict
+from intrigue.studies.judging import difference, ordered, scores_text, span
+from intrigue.studies.registry import register_study
+from intrigue.studies.urlb_methods import FINETUNE_FRAMES, METHODS, OURS, PRETRAIN_FRAMES, RUN_BY_PAPER, SCRATCH
+from intrigue.studies.urlb_picture import draw_tunings
+from intrigue.studies.urlb_results import TunedResults
+from intrigue.studies.urlb_study import Rung, UrlbStudy, budgets_of
+from intrigue.studies.urlb_table import missing, protocol
+
+# Ours: two of each domain; in all of them the paper prints NNM above APT.
+TASKS = (
+    "walker_flip", "walker_run", "quadruped_jump", "quadruped_walk", "jaco_reach_bottom_left", "jaco_reach_top_right",
+)  # fmt: skip
+SHOWN = (SCRATCH, *RUN_BY_PAPER)
+COMPARABLE = (0.8, 1.25)  # ours
+RUNGS = {
+    "smoke": Rung(("walker_run",), RUN_BY_PAPER, 2_000, 1_500, 1),
+    "hour": Rung(TASKS[:4], RUN_BY_PAPER, 500_000, FINETUNE_FRAMES, 1, jobs=2),  # 6 pre-trainings, 12 fine-tunings
+    "full": Rung(TASKS, SHOWN, PRETRAIN_FRAMES, FINETUNE_FRAMES, 10, jobs=4),
+}
+
+
+@register_study("fig6")
+@final
+class Figure6(UrlbStudy):
+    """Six tasks, three methods, all the way through fine-tuning."""
+
+    title: ClassVar[str] = "Figure 6: fine-tuning after pre-training"
+    rungs: ClassVar[Mapping[str, Rung]] = RUNGS
+    budgets: ClassVar[Mapping[str, Budget]] = budgets_of(RUNGS)
+
+    def judge(self, results: TunedResults) -> Conclusion:
+        """The text's claims over the six tasks, then task by task."""
+        names = [METHODS[label].name for label in RUN_BY_PAPER]
+        tasks = [task for task in results.tasks(*names) if task in TASKS]
+        rows = _together(results, tasks) if tasks else []
+        rows += [row for task in TASKS for row in _alone(results, task)]
+        words = [protocol(results), *missing(results, TASKS, RUN_BY_PAPER)]
+        words.append(
+            "The paper's picture is not in its source and its six tasks are not named; these are ours, and only what "
+            "its text says is judged. 'All the way' is the mean over all evaluations; comparable is a ratio between "
+            f"{COMPARABLE[0]} and {COMPARABLE[1]}."
+        )
+        told = ", ".join(
+            f"{label} {results.shares(METHODS[label].name, tasks).mean():.3f}" for label in RUN_BY_PAPER if tasks
+        )
+        headline = (
+            f"Mean share of the expert's score on {len(tasks)} of {len(TASKS)} tasks: {told}"
+            if tasks
+            else f"{', '.join(RUN_BY_PAPER)} were not all run on any of the six tasks: nothing to compare yet"
+        )
+        return Conclusion(headline, rows, words, columns=SCORE_COLUMNS)
+
+    def draw(self, results: TunedResults, out: Path) -> list[Path]:
+        """The curves."""
+        return draw_tunings(results, TASKS, SHOWN, out, self.title)
+
+
+def all_the_way(results: TunedResults, label: str, tasks: Sequence[str]) -> Scores:
+    """Mean over all evaluations of score/expert, (seeds, tasks): the area under the curve."""
+    name = METHODS[label].name
+    seeds = results.seeds(name, tasks)
+    columns = []
+    for task in tasks:
+        runs = [run for run in results.runs if (run.task, run.name) == (task, name)]
+        columns.append([run.returns[run.frames <= results.frames].mean() / EXPERTS[task] for run in runs[:seeds]])
+    return np.stack([np.asarray(column, dtype=np.float64) for column in columns], axis=1)
+
+
+def comparable(interval: Interval | None) -> Verdict:
+    """Whether a ratio is near 1, by the rule above."""
+    if interval is None:
+        return "SHORT"
+    if COMPARABLE[0] <= interval[0] and interval[1] <= COMPARABLE[1]:
+        return "PASS"
+    return "FAIL" if interval[1] < COMPARABLE[0] or interval[0] > COMPARABLE[1] else "SHORT"
+
+
+def _together(results: TunedResults, tasks: Sequence[str]) -> list[Row]:
+    """Claims about all six tasks; on fewer they stay open."""
+    whole = list(tasks) == list(TASKS)
+    area = {label: all_the_way(results, label, tasks) for label in RUN_BY_PAPER}
+    rows = []
+    for label in RUN_BY_PAPER:
+        interval = seeds_interval(area[label])
+        told = f"{area[label].mean():.3f}"
+        rows.append(Row(f"all the way, {label}", "-", told, len(area[label]), interval=span(interval, 3)))
+    for label in (OURS, "APT"):
+        interval = difference_interval(area[label], area["Disagreement"])
+        told = f"{area[label].mean():.3f} to {area['Disagreement'].mean():.3f}"
+        seeds = min(len(area[label]), len(area["Disagreement"]))
+        verdict = ordered(interval) if whole else "SHORT"
+        rows.append(
+            Row(
+                f"all the way: {label} ahead of Disagreement", "ahead", told, seeds, verdict, interval=span(interval, 3)
+            )
+        )
+    seeds = min(len(area[OURS]), len(area["APT"]))
+    ratio = joint_interval([area[OURS], area["APT"]], lambda mine, theirs: float(mine.mean() / theirs.mean()))
+    told = f"{area[OURS].mean() / area['APT'].mean():.2f}×"
+    speed = comparable(ratio) if whole else "SHORT"
+    rows.append(Row("all the way: NNM to APT", "comparable", told, seeds, speed, interval=span(ratio)))
+    ours, theirs = (results.shares(METHODS[label].name, tasks) for label in (OURS, "APT"))
+    interval = difference_interval(ours, theirs)
+    told = f"{ours.mean():.3f} to {theirs.mean():.3f}"
+    result = ordered(interval) if whole else "SHORT"
+    return [*rows, Row("result: NNM above APT", "significantly", told, seeds, result, interval=span(interval, 3))]
+
+
+def _alone(results: TunedResults, task: str) -> list[Row]:
+    """Each method's score in a task, and NNM against APT there."""
+    raw = {label: results.raw(METHODS[label].name, task) for label in SHOWN}
+    rows = [
+        Row(f"{task}: {label}", str(METHODS[label].paper_column.get(task, "-")), scores_text(found), len(found))
+        for label, found in raw.items()
+        if found
+    ]
+    if raw[OURS] and raw["APT"]:
+        interval = difference(raw[OURS], raw["APT"])
+        printed = [METHODS[label].paper_column[task].score for label in (OURS, "APT")]
+        told = f"{scores_text(raw[OURS])} to {scores_text(raw['APT'])}"
+        seeds = min(len(raw[OURS]), len(raw["APT"]))
+        paper = f"{printed[0]:g} to {printed[1]:g}"
+        rows.append(Row(f"{task}: NNM above APT", paper, told, seeds, ordered(interval), interval=span(interval)))
+    return rows

@@ -1,0 +1,51 @@
+"""Table 4 of the paper: twelve tasks of DeepMind Control after pre-training without a reward; six methods.
+
+The paper prints scores with ±, no means, and says that NNM is state of the art in eleven of twelve tasks.
+`--recheck-paper` computes the means, checks the count, and says what the table leaves out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import ClassVar, final
+
+from intrigue.scores.urlb_published import TASKS_12, tasks_of
+from intrigue.studies.base import Budget, Conclusion, Rechecked
+from intrigue.studies.registry import register_study
+from intrigue.studies.urlb_methods import FINETUNE_FRAMES, METHODS, PRETRAIN_FRAMES, SCRATCH
+from intrigue.studies.urlb_picture import draw_scores
+from intrigue.studies.urlb_recheck import recheck_table4
+from intrigue.studies.urlb_results import TunedResults
+from intrigue.studies.urlb_study import Rung, UrlbStudy, budgets_of
+from intrigue.studies.urlb_table import TunedTable
+
+# The control, the methods the paper ran itself, and the other readings of its own.
+SOME = (SCRATCH, "Disagreement", "APT", "NNM", "NNM ensemble", "NNM centered")
+RUNGS = {
+    "smoke": Rung(("walker_run", "walker_stand"), SOME, 2_000, 1_500, 1),
+    "hour": Rung(tasks_of("walker"), SOME, 500_000, FINETUNE_FRAMES, 1, jobs=2),  # 5 pre-trainings, 24 fine-tunings
+    "full": Rung(TASKS_12, tuple(METHODS), PRETRAIN_FRAMES, FINETUNE_FRAMES, 10, jobs=4),  # URLB: ten seeds
+}
+
+
+@register_study("table4")
+@final
+class Table4(UrlbStudy, Rechecked):
+    """Twelve tasks, pre-trained and fine-tuned."""
+
+    title: ClassVar[str] = "Table 4: twelve control tasks after pre-training"
+    rungs: ClassVar[Mapping[str, Rung]] = RUNGS
+    budgets: ClassVar[Mapping[str, Budget]] = budgets_of(RUNGS)
+
+    def judge(self, results: TunedResults) -> Conclusion:
+        """The table as in `urlb_table`."""
+        return TunedTable(results).conclude()
+
+    def draw(self, results: TunedResults, out: Path) -> list[Path]:
+        """Means by method and domain, ours beside the published."""
+        return draw_scores(results, out, self.title)
+
+    def recheck(self) -> Conclusion:
+        """The paper's own arithmetic."""
+        return recheck_table4()

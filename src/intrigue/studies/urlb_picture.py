@@ -1,0 +1,181 @@
+"""Pictures of URLB: means by method, ours beside the published ones; and the learning curves of fine-tuning.
+
+A method has the same colour in both. Ours is a dot with its interval over seeds, the paper a hollow diamond, the
+independent rerun a hollow square.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from intrigue.report.charts import COLORS, drawing, finish, new_figure, short_count
+from intrigue.run.atomic import write_file
+from intrigue.scores import AGGREGATES, seeds_interval
+from intrigue.scores.urlb import EXPERTS
+from intrigue.scores.urlb_published import DOMAINS, Column, domain_of, shares
+from intrigue.studies.atari_picture import mean_curve
+from intrigue.studies.curve_names import Name
+from intrigue.studies.urlb_methods import METHODS
+from intrigue.studies.urlb_results import TunedResults
+from intrigue.studies.urlb_table import TunedTable
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+
+FIXED = {
+    "NNM": COLORS[0],
+    "Disagreement": COLORS[1],
+    "APT": COLORS[2],
+    "NNM ensemble": COLORS[3],
+    "NNM centered": COLORS[5],
+    "NNM states": COLORS[4],
+    "scratch": "#333333",
+}
+SPARE = ("#8C564B", "#BCBD22", "#17BECF", "#9467BD", "#7F7F7F", "#AEC7E8", "#B5651D")
+PANEL = (3.3, 2.7)  # inches
+MARKS = {"paper": "D", "rerun": "s"}
+
+
+def color_of(label: str, labels: Sequence[str]) -> str:
+    """A method's own colour, or the next spare one."""
+    others = [each for each in labels if each not in FIXED]
+    return FIXED[label] if label in FIXED else SPARE[others.index(label) % len(SPARE)]
+
+
+def draw_scores(results: TunedResults, folder: Path, title: str) -> list[Path]:
+    """Means as shares of the experts' scores, a panel per domain and one for all, as scores.png and scores.svg."""
+    table = TunedTable(results)
+    labels = list(table.held)
+    domains = [domain for domain in DOMAINS if any(domain_of(task) == domain for task in table.tasks)]
+    panels = [(domain, [task for task in table.tasks if domain_of(task) == domain]) for domain in domains]
+    if len(panels) > 1:
+        panels.insert(0, ("all tasks", list(table.tasks)))
+    with drawing():
+        figure = new_figure(max(7.2, 3.0 + 2.6 * len(panels)), 1.9 + 0.34 * max(3, len(labels)))
+        axes = figure.subplots(1, max(1, len(panels)), squeeze=False, sharey=True)[0]
+        for place, (name, tasks) in zip(axes, panels, strict=False):
+            _means(place, results, table, tasks)
+            fewer = "1 task" if len(tasks) == 1 else f"{len(tasks)} tasks"
+            place.set_title(f"{name}, {fewer}", fontsize=11)
+        axes[0].set_yticks(range(len(labels)), labels)
+        axes[0].set_ylim(len(labels) - 0.5, -0.5)
+        figure.suptitle(f"{title}\n{_budget(results)}", fontsize=12)
+        figure.supxlabel("mean score / expert", fontsize=11)
+        figure.legend(handles=_legend(), loc="outside lower center", ncols=3, fontsize=10)
+        return _written(figure, folder, "scores", title)
+
+
+def draw_tunings(
+    results: TunedResults, tasks: Sequence[str], labels: Sequence[str], folder: Path, title: str
+) -> list[Path]:
+    """Learning curves of fine-tuning, a panel per task, as curves.png and curves.svg."""
+    names = {label: METHODS[label].name for label in labels if METHODS[label].name in results.scores}
+    shown = [task for task in tasks if any(results.raw(name, task) for name in names.values())]
+    if not shown:
+        return []
+    columns = {1: 1, 2: 2, 3: 3, 4: 2}.get(len(shown), 3)
+    rows = math.ceil(len(shown) / columns)
+    with drawing():
+        figure = new_figure(max(7.2, PANEL[0] * columns), PANEL[1] * rows + 1.5)
+        panels = list(figure.subplots(rows, columns, squeeze=False).flat)
+        for place, axes in enumerate(panels):
+            if place >= len(shown):
+                axes.set_visible(False)
+                continue
+            _curves(axes, results, shown[place], names)
+            axes.set_xlabel("frames of the task" if place + columns >= len(shown) else "")
+            axes.set_ylabel("return" if place % columns == 0 else "")
+        figure.suptitle(f"{title}\n{_budget(results)}", fontsize=12)
+        handles = [_line(color_of(label, labels), label) for label in names]
+        handles += [_mark("paper", "#555555", "paper, after 100k"), _line("#9A9A9A", "expert", (0, (5, 4)))]
+        figure.legend(handles=handles, loc="outside lower center", ncols=min(5, len(handles)), fontsize=10)
+        return _written(figure, folder, "curves", title)
+
+
+def _means(axes: Axes, results: TunedResults, table: TunedTable, tasks: Sequence[str]) -> None:
+    labels = list(table.held)
+    for row, label in enumerate(labels):
+        color, method = color_of(label, labels), METHODS.get(label)
+        columns: dict[str, Column] = (
+            {"paper": method.paper_column, "rerun": method.rerun_column} if method is not None else {}
+        )
+        for source, column in columns.items():
+            if all(task in column for task in tasks):
+                value = shares(column, tasks).mean()
+                axes.plot([value], [row], marker=MARKS[source], color=color, markerfacecolor="none", markersize=8)
+        mine = [task for task in tasks if results.raw(table.held[label], task)]
+        if mine != list(tasks):
+            continue  # a mean over other tasks would stand beside the wrong ones
+        scores = results.shares(table.held[label], tasks)
+        interval = seeds_interval(scores)
+        if interval is not None:
+            axes.plot(interval, [row, row], color=color, linewidth=2.4, solid_capstyle="butt")
+        axes.plot([AGGREGATES["mean"](scores)], [row], marker="o", color=color, markersize=7)
+    axes.set_xlim(left=0)
+    axes.tick_params(axis="y", length=0)
+
+
+def _curves(axes: Axes, results: TunedResults, task: str, names: dict[str, Name]) -> None:
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+    axes.margins(x=0.04, y=0.08)
+    for label, name in names.items():
+        color = color_of(label, list(names))
+        mine = [run.curve for run in results.runs if (run.task, run.name) == (task, name)]
+        for curve in mine if len(mine) > 1 else ():
+            axes.plot(curve.steps, curve.returns, color=color, linewidth=0.7, alpha=0.35)
+        if mine:
+            frames, values = mean_curve(mine)
+            axes.plot(frames, values, color=color, linewidth=2.0, marker="o" if len(frames) == 1 else "")
+        printed = METHODS[label].paper_column.get(task)
+        if printed is not None and results.frames >= 50_000:  # far from 100k it would squeeze the curves
+            axes.plot([100_000], [printed.score], marker="D", color=color, markerfacecolor="none", markersize=7)
+    axes.set_title(task, fontsize=11)
+    axes.set_xlim(left=0)
+    axes.set_ylim(bottom=0)
+    if EXPERTS[task] <= 1.6 * axes.get_ylim()[1]:
+        axes.axhline(EXPERTS[task], color="#9A9A9A", linewidth=1.0, linestyle=(0, (5, 4)), zorder=0)
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: short_count(value)))
+    axes.xaxis.set_major_locator(MaxNLocator(4))
+    axes.yaxis.set_major_locator(MaxNLocator(5))
+
+
+def _budget(results: TunedResults) -> str:
+    """What was trained, in a line under the title."""
+    lengths = {short_count(frames) for frames in results.snapshots.values()} or {"0"}
+    return f"{' or '.join(sorted(lengths))} frames without a reward, {short_count(results.frames)} with one"
+
+
+def _legend() -> list[Line2D]:
+    from matplotlib.lines import Line2D
+
+    ours: dict[str, Any] = {"color": "#555555", "marker": "o", "linewidth": 2.4}
+    return [
+        Line2D([], [], label="ours, 95 % over seeds", **ours),
+        _mark("paper", "#555555", "paper"),
+        _mark("rerun", "#555555", "rerun by others"),
+    ]
+
+
+def _mark(source: str, color: str, label: str) -> Line2D:
+    from matplotlib.lines import Line2D
+
+    return Line2D([], [], marker=MARKS[source], color=color, markerfacecolor="none", linestyle="", label=label)
+
+
+def _line(color: str, label: str, dash: Any = "-") -> Line2D:
+    from matplotlib.lines import Line2D
+
+    return Line2D([], [], color=color, linestyle=dash, linewidth=2.0, label=label)
+
+
+def _written(figure: Figure, folder: Path, name: str, title: str) -> list[Path]:
+    picture = finish(figure, name, title, "")
+    for suffix, data in (("png", picture.png), ("svg", picture.svg)):
+        write_file(folder / f"{name}.{suffix}", data)
+    return [folder / f"{name}.png", folder / f"{name}.svg"]

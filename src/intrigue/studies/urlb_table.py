@@ -1,0 +1,282 @@
+"""Table 4 from our runs: "paper | rerun | ours | interval | verdict".
+
+    aggregates   mean and IQM of score/expert over tasks and seeds, all together and by domain
+    claims       NNM above each other method on the mean; best in 11 of 12 tasks; above scratch, which pre-training is
+                 for
+    tasks        every method's score; NNM against Disagreement, APT and scratch, in the order the paper prints
+
+`judging` says how each is judged; the nominal length is 2M frames without a reward and 100k with one. Where we have
+fewer tasks, "here" is the published column on the same ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from intrigue.scores import AGGREGATES, difference_interval, joint_interval, seeds_interval
+from intrigue.scores.aggregate import Scores
+from intrigue.scores.urlb_published import DOMAINS, TASKS_12, Column, domain_of, shares, tasks_of
+from intrigue.studies.atari_study import listed
+from intrigue.studies.base import Conclusion, Row, Verdict
+from intrigue.studies.curve_names import Name
+from intrigue.studies.judging import difference, ordered, reached, scores_text, span
+from intrigue.studies.stats import bootstrap_interval
+from intrigue.studies.urlb_methods import (
+    FINETUNE_FRAMES,
+    METHODS,
+    OURS,
+    PRETRAIN_FRAMES,
+    RIVALS,
+    RUN_BY_PAPER,
+    SCRATCH,
+    label_of,
+)
+from intrigue.studies.urlb_results import TunedResults
+
+COLUMNS = {
+    "quantity": "quantity",
+    "paper": "paper",
+    "rerun": "rerun",
+    "ours": "ours",
+    "interval": "interval",
+    "seeds": "seeds",
+    "verdict": "verdict",
+}
+CLAIMED_BEST = 11  # of 12 tasks: the paper's text
+KINDS = ("mean", "IQM")
+VARIANTS = ("NNM ensemble", "NNM states", "NNM centered")
+
+
+@dataclass(frozen=True)
+class TunedTable:
+    """Our results beside what is published."""
+
+    results: TunedResults
+
+    @property
+    def held(self) -> dict[str, Name]:
+        """Every method in the data by its label, those of the table first, in its order."""
+        known = {label: method.name for label, method in METHODS.items() if method.name in self.results.scores}
+        rest = sorted(name for name in self.results.scores if name not in known.values())
+        return {**known, **{str(name): name for name in rest}}
+
+    @property
+    def tasks(self) -> list[str]:
+        """The tasks that all methods the paper ran itself have here; without any of those, all there are."""
+        core = [METHODS[label].name for label in RUN_BY_PAPER if label in self.held]
+        every = [task for task in TASKS_12 if any(self.results.raw(name, task) for name in self.held.values())]
+        return self.results.tasks(*core) if core else every
+
+    @property
+    def whole(self) -> bool:
+        """Whether no task of the paper's table is missing."""
+        return len(self.tasks) == len(TASKS_12)
+
+    def conclude(self) -> Conclusion:
+        """All rows, and what is missing."""
+        rows = [row for label in self.held for row in self._aggregates(label)]
+        rows += self._claims()
+        rows += [row for task in TASKS_12 for row in self._task(task)]
+        return Conclusion(self._headline(), rows, self._words(), columns=COLUMNS)
+
+    def _headline(self) -> str:
+        found = {}
+        for label, name in self.held.items():
+            tasks = self._tasks_of(name)
+            if tasks == self.tasks and tasks:
+                found[label] = AGGREGATES["mean"](self.results.shares(name, tasks))
+        if not found:
+            return "No two methods were run on the same tasks: nothing to compare yet"
+        told = ", ".join(f"{label} {value:.3f}" for label, value in found.items())
+        return f"Mean share of the expert's score on {len(self.tasks)} of {len(TASKS_12)} tasks: {told}"
+
+    def _tasks_of(self, name: Name) -> list[str]:
+        return [task for task in self.tasks if self.results.raw(name, task)]
+
+    def _aggregates(self, label: str) -> list[Row]:
+        """All tasks together, then each domain; a domain that is all there is adds nothing."""
+        name = self.held[label]
+        tasks = self._tasks_of(name)
+        if not tasks:
+            return []
+        rows = [self._aggregate(label, kind, tasks, "", TASKS_12) for kind in KINDS]
+        domains = [domain for domain in DOMAINS if any(domain_of(task) == domain for task in tasks)]
+        for domain in domains if len(domains) > 1 else ():
+            part = [task for task in tasks if domain_of(task) == domain]
+            rows.append(self._aggregate(label, "mean", part, f", {domain}", tasks_of(domain)))
+        return rows
+
+    def _aggregate(self, label: str, kind: str, tasks: Sequence[str], where: str, wanted: Sequence[str]) -> Row:
+        name, statistic = self.held[label], AGGREGATES[kind]
+        scores = self.results.shares(name, tasks)
+        interval = seeds_interval(scores, statistic)
+        method = METHODS.get(label)
+        verdict: Verdict | None = None
+        if label == OURS and kind == "mean":
+            target = float(shares(METHODS[OURS].paper_column, wanted).mean())
+            complete = len(tasks) == len(wanted)
+            verdict = reached(interval, target, self.results.nominal(tasks)) if complete else "SHORT"
+        fewer = "" if list(tasks) == list(wanted) or where or tasks == self.tasks else f", {len(tasks)} tasks"
+        return Row(
+            f"{kind}, {label}{where}{fewer}",
+            _published(method.paper_column if method else {}, kind, tasks, wanted),
+            f"{statistic(scores):.3f}",
+            len(scores),
+            verdict,
+            interval=span(interval, 3),
+            rerun=_published(method.rerun_column if method else {}, kind, tasks, wanted),
+        )
+
+    def _claims(self) -> list[Row]:
+        """NNM against each other method on the mean: all tasks, then every domain that is complete."""
+        if OURS not in self.held:
+            return []
+        rows = []
+        for where, wanted in (("", list(TASKS_12)), *((f", {domain}", tasks_of(domain)) for domain in DOMAINS)):
+            for rival in (label for label in (SCRATCH, *RIVALS, *VARIANTS) if label in self.held):
+                tasks = [task for task in self._tasks_of(self.held[rival]) if task in wanted]
+                if tasks and (tasks == wanted or not where):
+                    rows.append(self._claim(rival, tasks, wanted, where))
+        return [*rows, *self._best()]
+
+    def _claim(self, rival: str, tasks: Sequence[str], wanted: Sequence[str], where: str) -> Row:
+        ours, theirs = (self.results.shares(self.held[label], tasks) for label in (OURS, rival))
+        interval = difference_interval(ours, theirs)
+        means = [AGGREGATES["mean"](part) for part in (ours, theirs)]
+        seeds = min(len(ours), len(theirs))
+        if rival in VARIANTS:  # of which nothing was claimed
+            gap = f"{means[0] - means[1]:+.3f}"
+            return Row(f"mean{where}: NNM minus {rival}", "-", gap, seeds, interval=span(interval, 3))
+        paper = "-"
+        if rival in RIVALS:
+            pair = [shares(METHODS[label].paper_column, wanted).mean() for label in (OURS, rival)]
+            paper = f"{pair[0]:.3f} to {pair[1]:.3f}"
+        verdict = ordered(interval) if len(tasks) == len(wanted) else "SHORT"
+        told = f"{means[0]:.3f} to {means[1]:.3f}"
+        return Row(f"mean{where}: NNM above {rival}", paper, told, seeds, verdict, interval=span(interval, 3))
+
+    def _best(self) -> list[Row]:
+        """In how many tasks NNM is ahead of every other method of the paper's table."""
+        rivals = [label for label in RIVALS if label in self.held]
+        tasks = [task for task in self.tasks if all(self.results.raw(self.held[label], task) for label in rivals)]
+        if not rivals or not tasks:
+            return []
+
+        def count(mine: Scores, *others: Scores) -> float:
+            best = np.max([other.mean(axis=0) for other in others], axis=0)
+            return float((mine.mean(axis=0) > best).sum())
+
+        parts = [self.results.shares(self.held[label], tasks) for label in (OURS, *rivals)]
+        interval = joint_interval(parts, count)
+        whole = len(tasks) == len(TASKS_12) and len(rivals) == len(RIVALS)
+        verdict = ordered(interval, above=CLAIMED_BEST - 0.5) if whole else "SHORT"
+        beside = "" if len(rivals) == len(RIVALS) else f" of {', '.join((OURS, *rivals))}"
+        told = f"{count(*parts):.0f} of {len(tasks)}"
+        return [
+            Row(f"tasks in which NNM is best{beside}", f"{CLAIMED_BEST} of {len(TASKS_12)}", told,
+                min(len(part) for part in parts), verdict, interval=span(interval, 0))
+        ]  # fmt: skip
+
+    def _task(self, task: str) -> list[Row]:
+        rows = []
+        for label, name in self.held.items():
+            raw = self.results.raw(name, task)
+            if not raw:
+                continue
+            method = METHODS.get(label)
+            paper = method.paper_column.get(task) if method else None
+            rerun = method.rerun_column.get(task) if method else None
+            interval = bootstrap_interval(raw, np.random.default_rng(0))
+            judged = label == OURS and paper is not None
+            verdict = reached(interval, paper.score, self.results.nominal([task])) if judged and paper else None
+            rows.append(
+                Row(f"{task}: {label}", str(paper or "-"), scores_text(raw), len(raw), verdict,
+                    interval=span(interval), rerun=str(rerun or "-"))
+            )  # fmt: skip
+        return [*rows, *self._orders(task)]
+
+    def _orders(self, task: str) -> list[Row]:
+        ours = self.results.raw(METHODS[OURS].name, task)
+        rows = []
+        for rival in (SCRATCH, "Disagreement", "APT"):
+            theirs = self.results.raw(METHODS[rival].name, task)
+            if not ours or not theirs:
+                continue
+            interval = difference(ours, theirs)
+            printed = [METHODS[label].paper_column.get(task) for label in (OURS, rival)]
+            above, paper = True, "-"
+            if printed[0] and printed[1]:
+                above, paper = printed[0].score > printed[1].score, f"{printed[0].score:g} to {printed[1].score:g}"
+            turned = interval if interval is None or above else (-interval[1], -interval[0])
+            rows.append(
+                Row(f"{task}: NNM {'above' if above else 'below'} {rival}", paper,
+                    f"{scores_text(ours)} to {scores_text(theirs)}", min(len(ours), len(theirs)), ordered(turned),
+                    interval=span(interval))
+            )  # fmt: skip
+        return rows
+
+    def _words(self) -> list[str]:
+        words = [protocol(self.results), *missing(self.results, TASKS_12, [*METHODS])]
+        if self.tasks and not self.whole:
+            words.append(
+                f"Aggregates are over {listed(self.tasks, 12)}. 'Here' is a published column on the same. Claims about "
+                f"all {len(TASKS_12)} tasks stay SHORT."
+            )
+        words.append(
+            "Paper: its Table 4; it prints no means, these are of its columns. Rerun: the README of MOSS "
+            "(arXiv:2210.06702), which lacks jaco_reach_top_right. Their ± are as printed, ours are standard "
+            "deviations over seeds; intervals are 95 % bootstrap over seeds."
+        )
+        words.append(
+            f"NNM stands for {METHODS[OURS].preset}, the paper's ratio over nearest neighbours. Whether the paper "
+            "took those or an ensemble on control it does not say, so its column stands beside both. NNM centered and "
+            "NNM states are ours."
+        )
+        return words
+
+
+def protocol(results: TunedResults) -> str:
+    """What was read, and how it compares with the nominal lengths."""
+    lengths = ", ".join(f"{domain} {frames:,}" for domain, frames in results.snapshots.items()) or "none"
+    seeds = {len(found) for column in results.scores.values() for found in column.values()}
+    span_ = f"{min(seeds)}" if len(seeds) == 1 else f"{min(seeds)} to {max(seeds)}"
+    return (
+        f"Score: mean return of the evaluation (ten greedy episodes) after {results.frames:,} frames of the task "
+        f"(nominal {FINETUNE_FRAMES:,}), as a share of URLB's expert where means are taken. Frames without a reward "
+        f"before that: {lengths} (nominal {PRETRAIN_FRAMES:,}). Seeds a task: {span_}."
+    )
+
+
+def missing(results: TunedResults, tasks: Sequence[str], methods: Sequence[str]) -> list[str]:
+    """What of the plan is not in the data."""
+    names: Mapping[str, Name] = {label: METHODS[label].name for label in methods}
+    absent = [task for task in tasks if not any(results.raw(name, task) for name in names.values())]
+    gone = [label for label, name in names.items() if not any(results.raw(name, task) for task in tasks)]
+    words = []
+    if absent:
+        words.append(f"Missing: {len(absent)} of {len(tasks)} tasks ({listed(absent)}).")
+    if gone:
+        words.append(f"Missing: {listed(gone, 14)}.")
+    for label, name in names.items():
+        gaps = [task for task in tasks if task not in absent and not results.raw(name, task)]
+        if gaps and label not in gone:
+            words.append(f"Missing: {label} on {listed(gaps)}.")
+    for name in sorted(set(results.scores) - set(names.values())):
+        near = [label for label, known in names.items() if known.preset == name.preset]
+        if near and name.changes:
+            words.append(f"{label_of(name)} does not count as {near[0]}: its settings differ.")
+    return words
+
+
+def _published(column: Column, kind: str, tasks: Sequence[str], wanted: Sequence[str]) -> str:
+    """An aggregate of a published column on all tasks it should have and, where ours are fewer, on the same."""
+    held = [task for task in wanted if task in column]
+    if not held:
+        return "-"
+    told = f"{AGGREGATES[kind](shares(column, held)):.3f}"
+    told += "" if len(held) == len(wanted) else f" ({len(held)} tasks)"
+    here = [task for task in tasks if task in column]
+    return told if here == held or not here else f"{told}; here {AGGREGATES[kind](shares(column, here)):.3f}"
