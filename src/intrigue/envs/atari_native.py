@@ -1,8 +1,9 @@
-"""The picture of two screens in compiled C (`atari_screen.c`): the same bytes as `atari_screen`, a sixth of the time.
+"""The picture of two screens in compiled C (`atari_screen.c`): the same bytes as `atari_screen`, faster.
 
-It matters beyond its own time: `atari_screen` reads half a megabyte of tables for each picture, which pushes the
-emulator's memory out of the processor's cache and makes its next four frames slower. Where there is no compiler, or a
-screen is of another kind than the console's, pictures come from `atari_screen` as before.
+A picture costs more than its own time, since the emulator's next frames are slower after it: NumPy's took 53 µs by
+itself and made a step 120 µs longer (Xeon Ice Lake, 2.8 GHz). Wide registers are one reason, see FLAGS; large tables
+in the processor's cache may be another. Where there is no compiler, or a screen is of another kind than the console's,
+pictures come from `atari_screen` as before.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from intrigue.envs.atari_stack import Bytes, Stack
 
 SOURCE = Path(__file__).with_name("atari_screen.c")
 # Wider registers slow the emulator's next frames down, as `processor` says: with 256 bits picture and four frames took
-# 29 µs more than the frames alone, with 128 bits 14 (Xeon Ice Lake, 2.8 GHz).
+# 25 to 31 µs more than the frames alone, with 128 bits 13 to 15 (least of many rounds; Xeon Ice Lake, 2.8 GHz).
 FLAGS = ("-mprefer-vector-width=128",) if platform.machine() in ("x86_64", "AMD64") else ()
 WIDTH, ACROSS, KEPT = 160, 4, 8  # As in the source.
 
