@@ -19,6 +19,7 @@ from conftest import TINY, same_state
 from intrigue.cli import main
 from intrigue.config import resolve
 from intrigue.errors import CheckpointError, ConfigError
+from intrigue.replay import export_minari
 from intrigue.replay.export import export_run, read_run
 from intrigue.replay.export_folder import SEAL
 from intrigue.replay.keep import Taken
@@ -27,6 +28,7 @@ from intrigue.replay.refill import load_episodes, refill
 from intrigue.run import checkpoint
 from intrigue.run.driver import resume, start
 from intrigue.run.folder import RunFolder, write_config
+from intrigue.spaces import ActionSpec, ObsSpec, Spaces
 from intrigue.training.given import given_episodes
 
 FORMS = ("exorl", "minari")
@@ -167,7 +169,6 @@ def test_the_files_are_exorls(tmp_path):
 
 
 def test_minari_loads_and_iterates_the_dataset(tmp_path, monkeypatch):
-    # A stack of one-row pictures is an image to Minari, which would keep it as JPEG unless told otherwise.
     world, replay = lived(envs=2, stack=3, skill=2, end=0.3)
     exported(tmp_path, replay, "minari")
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
@@ -184,6 +185,16 @@ def test_minari_loads_and_iterates_the_dataset(tmp_path, monkeypatch):
         np.testing.assert_array_equal(episode.terminations, [each.terminated for each in seen])
         np.testing.assert_array_equal(episode.truncations, [each.truncated for each in seen])
         np.testing.assert_array_equal(episode.infos["skill"][:-1], np.stack([each.skill for each in seen]))
+
+
+def test_pictures_are_not_kept_as_jpeg(tmp_path):
+    # Minari does so by itself with pictures of 32 pixels and more, which changes them.
+    noise = np.random.default_rng(0).integers(0, 256, (3, 36, 36, 3), dtype=np.uint8)
+    episode = Recording(noise, np.zeros(2, int), np.zeros(2, np.float32), np.zeros((2, 0), np.float32), True, False)
+    spaces = Spaces(ObsSpec("pixels", (36, 36, 3)), ActionSpec("discrete", sizes=(2,)))
+    export_minari.write(tmp_path, Recordings([2], [episode]), spaces, "noise-v0", "none")
+    [back] = load_episodes(tmp_path)
+    np.testing.assert_array_equal(back.observations, noise)
 
 
 def stepped(recordings: Recordings, envs: int, frames: np.ndarray):
