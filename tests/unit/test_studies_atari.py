@@ -436,7 +436,7 @@ def test_recheck_from_the_command_line(capsys, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["fig1", "--recheck-paper"], "Accepted for: table2, table3."),
+        (["fig1", "--recheck-paper"], "Accepted for: table2, table3, table4."),
         (["quickstart", "--from", "x.csv"], "Accepted for: fig4, fig5, fig6, fig7, table2, table3, table4."),
         (["table2", "--from", "nowhere.csv"], "nowhere.csv cannot be read"),
         (["table2", "--from", "x.csv", "--recheck-paper"], "Drop one"),

@@ -23,13 +23,13 @@ from intrigue.scores import Interval, difference_interval, joint_interval, seeds
 from intrigue.scores.aggregate import Scores
 from intrigue.scores.urlb import EXPERTS
 from intrigue.studies.base import SCORE_COLUMNS, Budget, Conclusion, Row, Verdict
-from intrigue.studies.judging import difference, ordered, scores_text, span
+from intrigue.studies.judging import difference, ordered, span
 from intrigue.studies.registry import register_study
 from intrigue.studies.urlb_methods import FINETUNE_FRAMES, METHODS, OURS, PRETRAIN_FRAMES, RUN_BY_PAPER, SCRATCH
 from intrigue.studies.urlb_picture import draw_tunings
 from intrigue.studies.urlb_results import TunedResults
 from intrigue.studies.urlb_study import Rung, UrlbStudy, budgets_of
-from intrigue.studies.urlb_table import missing, protocol
+from intrigue.studies.urlb_table import missing, protocol, returns_text
 
 # Ours: two of each domain; in all of them the paper prints NNM above APT.
 TASKS = (
@@ -135,15 +135,15 @@ def _alone(results: TunedResults, task: str) -> list[Row]:
     """Each method's score in a task, and NNM against APT there."""
     raw = {label: results.raw(METHODS[label].name, task) for label in SHOWN}
     rows = [
-        Row(f"{task}: {label}", str(METHODS[label].paper_column.get(task, "-")), scores_text(found), len(found))
+        Row(f"{task}: {label}", str(METHODS[label].paper_column.get(task, "-")), returns_text(found), len(found))
         for label, found in raw.items()
         if found
     ]
     if raw[OURS] and raw["APT"]:
         interval = difference(raw[OURS], raw["APT"])
         printed = [METHODS[label].paper_column[task].score for label in (OURS, "APT")]
-        told = f"{scores_text(raw[OURS])} to {scores_text(raw['APT'])}"
+        told = f"{returns_text(raw[OURS])} to {returns_text(raw['APT'])}"
         seeds = min(len(raw[OURS]), len(raw["APT"]))
         paper = f"{printed[0]:g} to {printed[1]:g}"
-        rows.append(Row(f"{task}: NNM above APT", paper, told, seeds, ordered(interval), interval=span(interval)))
+        rows.append(Row(f"{task}: NNM above APT", paper, told, seeds, ordered(interval), interval=span(interval, 0)))
     return rows

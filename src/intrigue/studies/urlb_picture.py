@@ -54,18 +54,18 @@ def draw_scores(results: TunedResults, folder: Path, title: str) -> list[Path]:
     domains = [domain for domain in DOMAINS if any(domain_of(task) == domain for task in table.tasks)]
     panels = [(domain, [task for task in table.tasks if domain_of(task) == domain]) for domain in domains]
     if len(panels) > 1:
-        panels.insert(0, ("all tasks", list(table.tasks)))
+        panels.insert(0, ("all", list(table.tasks)))
     with drawing():
         figure = new_figure(max(7.2, 3.0 + 2.6 * len(panels)), 1.9 + 0.34 * max(3, len(labels)))
-        axes = figure.subplots(1, max(1, len(panels)), squeeze=False, sharey=True)[0]
+        axes = figure.subplots(1, max(1, len(panels)), squeeze=False, sharey=True, sharex=True)[0]
         for place, (name, tasks) in zip(axes, panels, strict=False):
             _means(place, results, table, tasks)
             fewer = "1 task" if len(tasks) == 1 else f"{len(tasks)} tasks"
             place.set_title(f"{name}, {fewer}", fontsize=11)
+            place.set_xlabel("mean score / expert")
         axes[0].set_yticks(range(len(labels)), labels)
         axes[0].set_ylim(len(labels) - 0.5, -0.5)
         figure.suptitle(f"{title}\n{_budget(results)}", fontsize=12)
-        figure.supxlabel("mean score / expert", fontsize=11)
         figure.legend(handles=_legend(), loc="outside lower center", ncols=3, fontsize=10)
         return _written(figure, folder, "scores", title)
 
@@ -93,7 +93,7 @@ def draw_tunings(
         figure.suptitle(f"{title}\n{_budget(results)}", fontsize=12)
         handles = [_line(color_of(label, labels), label) for label in names]
         handles += [_mark("paper", "#555555", "paper, after 100k"), _line("#9A9A9A", "expert", (0, (5, 4)))]
-        figure.legend(handles=handles, loc="outside lower center", ncols=min(5, len(handles)), fontsize=10)
+        figure.legend(handles=handles, loc="outside lower center", ncols=min(6, len(handles)), fontsize=10)
         return _written(figure, folder, "curves", title)
 
 
@@ -135,10 +135,11 @@ def _curves(axes: Axes, results: TunedResults, task: str, names: dict[str, Name]
         printed = METHODS[label].paper_column.get(task)
         if printed is not None and results.frames >= 50_000:  # far from 100k it would squeeze the curves
             axes.plot([100_000], [printed.score], marker="D", color=color, markerfacecolor="none", markersize=7)
-    axes.set_title(task, fontsize=11)
+    axes.set_title(task, fontsize=11, pad=17)
+    axes.text(0, 1.03, f"expert {EXPERTS[task]:g}", transform=axes.transAxes, fontsize=8, color="#555555")
     axes.set_xlim(left=0)
     axes.set_ylim(bottom=0)
-    if EXPERTS[task] <= 1.6 * axes.get_ylim()[1]:
+    if EXPERTS[task] <= axes.get_ylim()[1]:
         axes.axhline(EXPERTS[task], color="#9A9A9A", linewidth=1.0, linestyle=(0, (5, 4)), zorder=0)
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: short_count(value)))
     axes.xaxis.set_major_locator(MaxNLocator(4))
@@ -165,7 +166,9 @@ def _legend() -> list[Line2D]:
 def _mark(source: str, color: str, label: str) -> Line2D:
     from matplotlib.lines import Line2D
 
-    return Line2D([], [], marker=MARKS[source], color=color, markerfacecolor="none", linestyle="", label=label)
+    return Line2D(
+        [], [], marker=MARKS[source], color=color, markerfacecolor="none", markersize=8, linestyle="", label=label
+    )
 
 
 def _line(color: str, label: str, dash: Any = "-") -> Line2D:

@@ -22,8 +22,8 @@ from intrigue.scores.urlb_published import DOMAINS, TASKS_12, Column, domain_of,
 from intrigue.studies.atari_study import listed
 from intrigue.studies.base import Conclusion, Row, Verdict
 from intrigue.studies.curve_names import Name
-from intrigue.studies.judging import difference, ordered, reached, scores_text, span
-from intrigue.studies.stats import bootstrap_interval
+from intrigue.studies.judging import difference, ordered, reached, span
+from intrigue.studies.stats import bootstrap_interval, mean, std
 from intrigue.studies.urlb_methods import (
     FINETUNE_FRAMES,
     METHODS,
@@ -96,20 +96,22 @@ class TunedTable:
     def _tasks_of(self, name: Name) -> list[str]:
         return [task for task in self.tasks if self.results.raw(name, task)]
 
+    @property
+    def scopes(self) -> list[tuple[str, list[str]]]:
+        """What means are taken over: all tasks and each domain, or the one domain there is."""
+        domains = [domain for domain in DOMAINS if any(domain_of(task) == domain for task in self.tasks)]
+        parts = [(f", {domain}", tasks_of(domain)) for domain in domains]
+        return parts if len(parts) == 1 else [("", list(TASKS_12)), *parts]
+
     def _aggregates(self, label: str) -> list[Row]:
-        """All tasks together, then each domain; a domain that is all there is adds nothing."""
-        name = self.held[label]
-        tasks = self._tasks_of(name)
-        if not tasks:
-            return []
-        rows = [self._aggregate(label, kind, tasks, "", TASKS_12) for kind in KINDS]
-        domains = [domain for domain in DOMAINS if any(domain_of(task) == domain for task in tasks)]
-        for domain in domains if len(domains) > 1 else ():
-            part = [task for task in tasks if domain_of(task) == domain]
-            rows.append(self._aggregate(label, "mean", part, f", {domain}", tasks_of(domain)))
+        rows = []
+        for place, (where, wanted) in enumerate(self.scopes):
+            tasks = [task for task in self._tasks_of(self.held[label]) if task in wanted]
+            for kind in (KINDS if place == 0 else KINDS[:1]) if tasks else ():
+                rows.append(self._aggregate(label, kind, tasks, where, wanted))
         return rows
 
-    def _aggregate(self, label: str, kind: str, tasks: Sequence[str], where: str, wanted: Sequence[str]) -> Row:
+    def _aggregate(self, label: str, kind: str, tasks: list[str], where: str, wanted: list[str]) -> Row:
         name, statistic = self.held[label], AGGREGATES[kind]
         scores = self.results.shares(name, tasks)
         interval = seeds_interval(scores, statistic)
@@ -119,7 +121,8 @@ class TunedTable:
             target = float(shares(METHODS[OURS].paper_column, wanted).mean())
             complete = len(tasks) == len(wanted)
             verdict = reached(interval, target, self.results.nominal(tasks)) if complete else "SHORT"
-        fewer = "" if list(tasks) == list(wanted) or where or tasks == self.tasks else f", {len(tasks)} tasks"
+        shared = [task for task in self.tasks if task in wanted]
+        fewer = "" if tasks == shared else f", {len(tasks)} of them"
         return Row(
             f"{kind}, {label}{where}{fewer}",
             _published(method.paper_column if method else {}, kind, tasks, wanted),
@@ -131,14 +134,14 @@ class TunedTable:
         )
 
     def _claims(self) -> list[Row]:
-        """NNM against each other method on the mean: all tasks, then every domain that is complete."""
+        """NNM against each other method on the mean: the first scope, and every other that is complete."""
         if OURS not in self.held:
             return []
         rows = []
-        for where, wanted in (("", list(TASKS_12)), *((f", {domain}", tasks_of(domain)) for domain in DOMAINS)):
+        for place, (where, wanted) in enumerate(self.scopes):
             for rival in (label for label in (SCRATCH, *RIVALS, *VARIANTS) if label in self.held):
                 tasks = [task for task in self._tasks_of(self.held[rival]) if task in wanted]
-                if tasks and (tasks == wanted or not where):
+                if tasks and (tasks == wanted or place == 0):
                     rows.append(self._claim(rival, tasks, wanted, where))
         return [*rows, *self._best()]
 
@@ -193,8 +196,8 @@ class TunedTable:
             judged = label == OURS and paper is not None
             verdict = reached(interval, paper.score, self.results.nominal([task])) if judged and paper else None
             rows.append(
-                Row(f"{task}: {label}", str(paper or "-"), scores_text(raw), len(raw), verdict,
-                    interval=span(interval), rerun=str(rerun or "-"))
+                Row(f"{task}: {label}", str(paper or "-"), returns_text(raw), len(raw), verdict,
+                    interval=span(interval, 0), rerun=str(rerun or "-"))
             )  # fmt: skip
         return [*rows, *self._orders(task)]
 
@@ -213,8 +216,8 @@ class TunedTable:
             turned = interval if interval is None or above else (-interval[1], -interval[0])
             rows.append(
                 Row(f"{task}: NNM {'above' if above else 'below'} {rival}", paper,
-                    f"{scores_text(ours)} to {scores_text(theirs)}", min(len(ours), len(theirs)), ordered(turned),
-                    interval=span(interval))
+                    f"{returns_text(ours)} to {returns_text(theirs)}", min(len(ours), len(theirs)), ordered(turned),
+                    interval=span(interval, 0))
             )  # fmt: skip
         return rows
 
@@ -222,8 +225,8 @@ class TunedTable:
         words = [protocol(self.results), *missing(self.results, TASKS_12, [*METHODS])]
         if self.tasks and not self.whole:
             words.append(
-                f"Aggregates are over {listed(self.tasks, 12)}. 'Here' is a published column on the same. Claims about "
-                f"all {len(TASKS_12)} tasks stay SHORT."
+                f"Means are over {listed(self.tasks, 12)}. 'Here' is a published column on the same. What is claimed "
+                f"of all {len(TASKS_12)} tasks cannot be judged on them."
             )
         words.append(
             "Paper: its Table 4; it prints no means, these are of its columns. Rerun: the README of MOSS "
@@ -236,6 +239,13 @@ class TunedTable:
             "NNM states are ours."
         )
         return words
+
+
+def returns_text(values: Sequence[float]) -> str:
+    """A mean return with the sample standard deviation over seeds where there are two; whole numbers, as published."""
+    digits = 0 if mean(values) >= 10 else 1
+    spread = std(values)
+    return f"{mean(values):.{digits}f}" + ("" if spread is None else f" ± {spread:.{digits}f}")
 
 
 def protocol(results: TunedResults) -> str:

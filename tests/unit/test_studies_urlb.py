@@ -1,0 +1,479 @@
+"""URLB studies: results out of run folders, tables out of results, verdicts by their rules; on made-up runs."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from report_folders import write_run
+
+from intrigue.cli import main
+from intrigue.config import resolve
+from intrigue.errors import ConfigError, RunError
+from intrigue.presets import preset_layer
+from intrigue.run.folder import RunFolder, mark_done
+from intrigue.scores.urlb import EXPERTS
+from intrigue.scores.urlb_published import PAPER_12, PAPER_BOLD, RERUN, RERUN_TASKS, TASKS_12, shares, tasks_of
+from intrigue.studies import engine
+from intrigue.studies.base import Arm, Budget
+from intrigue.studies.curve_names import Name
+from intrigue.studies.fig6 import TASKS, all_the_way, comparable
+from intrigue.studies.registry import STUDIES
+from intrigue.studies.urlb_methods import METHODS, RIVALS, RUN_BY_PAPER
+from intrigue.studies.urlb_recheck import recheck_table4
+from intrigue.studies.urlb_results import tuned_results
+from intrigue.studies.urlb_runs import COLUMNS, SET_BY_FINETUNING, Tuning, export, gathered, read
+
+
+@pytest.fixture(autouse=True)
+def _few_resamples(monkeypatch):
+    """Differences here are certain or nil; a tenth of the resamples says so as well."""
+    monkeypatch.setattr("intrigue.scores.aggregate.RESAMPLES", 200)
+
+
+def tuning(task, method, share, seed=0, snapshot=2_000_000, frames=100_000, changes="", preset=None):
+    """A run whose two evaluations give half of its last score and that score, a share of the expert's."""
+    name = Name(preset or METHODS[method].preset, changes)
+    last = share * EXPERTS[task]
+    marks = np.array([frames / 2, frames])
+    return Tuning(task, name, seed, 0 if method == "scratch" else snapshot, marks, np.array([last / 2, last]))
+
+
+def world(values, tasks=TASKS_12, seeds=2, **changes):
+    """Runs of several methods that differ a little by seed."""
+    return [
+        tuning(task, method, share + 0.01 * seed, seed, **changes)
+        for method, share in values.items()
+        for task in tasks
+        for seed in range(seeds)
+    ]
+
+
+def judge(study, runs):
+    return STUDIES.get(study).cls().judge(tuned_results(runs))
+
+
+def rows_of(conclusion):
+    return {row.quantity: row for row in conclusion.rows}
+
+
+# --- what is published
+
+
+def test_published_columns_give_the_known_means():
+    """Means of score/expert, computed by hand from the printed tables (reproduction notes)."""
+    twelve = {"ICM": 0.425, "RND": 0.629, "APS": 0.465, "Disagreement": 0.557, "APT": 0.748, "NNM": 0.856}
+    for method, mean in twelve.items():
+        assert shares(PAPER_12[method], TASKS_12).mean() == pytest.approx(mean, abs=6e-4)
+    eleven = {"ICM": 0.461, "Disagreement": 0.524, "RND": 0.623, "APT": 0.661, "Proto": 0.567, "APS": 0.364}
+    for method, mean in {**eleven, "CIC": 0.736, "MOSS": 0.806, "SMM": 0.423, "DIAYN": 0.367}.items():
+        assert shares(RERUN[method], RERUN_TASKS).mean() == pytest.approx(mean, abs=6e-4)
+    nnm = [shares(PAPER_12["NNM"], tasks_of(domain)).mean() for domain in ("walker", "quadruped", "jaco")]
+    assert nnm == pytest.approx([0.915, 0.844, 0.809], abs=6e-4)
+    assert set(TASKS_12) == set(EXPERTS) and set(TASKS_12) - set(RERUN_TASKS) == {"jaco_reach_top_right"}
+    with pytest.raises(ConfigError, match="jaco_reach_top_right"):
+        shares(RERUN["ICM"], TASKS_12)
+
+
+def test_the_tables_printed_in_the_paper_are_the_ones_stored():
+    assert str(PAPER_12["Disagreement"]["quadruped_jump"]) == "383 ± 265"
+    assert str(RERUN["MOSS"]["quadruped_walk"]) == "635 ± 36"
+    assert [task for task, bold in PAPER_BOLD.items() if bold != "NNM"] == ["quadruped_run"]
+    assert all(PAPER_12[bold][task].score == max(c[task].score for c in PAPER_12.values()) for task, bold in PAPER_BOLD.items())  # fmt: skip
+
+
+# --- results out of folders
+
+
+def write_tuned(path, preset, task, evaluations, origin=None, snapshot=500, **changes):
+    """A run folder as `intrigue finetune` leaves it, with these (frame, mean) evaluations."""
+    config = resolve(preset_layer(preset), {"env": f"dmc/{task}", "steps": 2_000, **changes})
+    about = {} if origin is None else {"finetuned_from": {"run": origin, "snapshot": snapshot}}
+    write_run(path, config, provenance=about)
+    head = "step,frame,wall_seconds,eval/episodes,eval/return_mean,eval/return_std"
+    lines = [f"{frame},{frame},{frame / 100},10,{mean},1.5" for frame, mean in evaluations]
+    RunFolder(path).evaluations.write_text("\n".join([head, *lines, ""]))
+    return path
+
+
+TUNED = {"curiosity.int_coef": 0.0, "curiosity.ext_coef": 1.0, "curiosity.idle": True, "agent.n_step": 3}
+
+
+def test_export_writes_every_evaluation(tmp_path):
+    before = resolve(preset_layer("nnm-urlb"), {"env": "dmc/walker", "agent.n_step": 3, "pool.num_envs": 4})
+    write_run(tmp_path / "pre", before)
+    changed = {**TUNED, "pool.num_envs": 4}
+    write_tuned(tmp_path / "a", "nnm-urlb", "walker_run", [(1000, 50.0), (2000, 80.25)], "pre", seed=3, **changed)
+    write_tuned(tmp_path / "b", "scratch-urlb", "walker_run", [(2000, 20.0)])
+    path = export([tmp_path / "pre", tmp_path / "a", tmp_path / "b"], tmp_path / "deep" / "x.csv")
+    rows = list(csv.reader(path.read_text().splitlines()))
+    assert tuple(rows[0]) == COLUMNS
+    name = ["nnm-urlb", "agent.n_step=3 pool.num_envs=4"]
+    assert rows[1] == ["walker", "walker_run", *name, "3", "500", "1000", "50", "1.5", "10", "796", "10.0"]
+    assert rows[2][4:8] == ["3", "500", "2000", "80.25"]
+    assert rows[3][:8] == ["walker", "walker_run", "scratch-urlb", "", "0", "0", "2000", "20"]
+    assert len(rows) == 4, "the pre-training adds nothing"
+    found = read(path)
+    assert [(run.name.preset, run.seed, run.snapshot, run.last, run.at(1500)) for run in found[:1]] == [
+        ("nnm-urlb", 3, 500, 2000, 50.0)
+    ]
+
+
+def test_a_fine_tuning_alone_is_named_by_what_it_kept(tmp_path):
+    """Without its pre-training beside it, settings that fine-tuning overwrites cannot be told."""
+    write_tuned(tmp_path / "a", "nnmc-urlb", "jaco_reach_top_left", [(9, 1.0)], "gone", **{**TUNED, "agent.n_step": 1})
+    [run] = gathered([tmp_path])
+    assert run.name == Name("nnmc-urlb", "finetune.n_step=1")
+    other = resolve(preset_layer("apt-urlb"), {"env": "dmc/jaco"})
+    write_run(tmp_path / "gone", other)
+    [run] = gathered([tmp_path])
+    assert run.name.preset == "nnmc-urlb", "a folder of the same name with another reward is not its origin"
+
+
+def test_what_fine_tuning_sets_is_what_the_names_leave_out():
+    from intrigue.finetune import N_STEP
+    from intrigue.studies import urlb_runs
+
+    assert N_STEP == urlb_runs.N_STEP
+    source = Path(urlb_runs.__file__).parents[1] / "finetune.py"
+    body = source.read_text().partition("def configure(")[2].partition("\ndef ")[0]
+    overwritten = {part.split('"')[0] for part in body.split('"curiosity.')[1:]}
+    assert {f"curiosity.{each}" for each in overwritten} | {"agent.n_step"} == set(SET_BY_FINETUNING)
+
+
+def test_runs_elsewhere_are_refused(tmp_path):
+    write_tuned(tmp_path / "a", "scratch-urlb", "cartpole_swingup", [(9, 1.0)])
+    with pytest.raises(ConfigError, match="URLB's tasks"):
+        export([tmp_path / "a"], tmp_path / "x.csv")
+
+
+LINE = "walker,walker_run,nnm-urlb,,0,2000000,{},{},1,10,796,5"
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ([LINE.format(100, 5), LINE.format(100, 6)], "line 3: frame 100 follows frame 100"),
+        ([LINE.format(100, "nan")], "line 2: a return of nan"),
+        ([LINE.format("x", 5)], "line 2: invalid literal"),
+        ([LINE.format(100, 5).replace("walker_run", "walker_fly")], "line 2: 'walker_fly' is no task"),
+        ([LINE.format(100, 5).replace("796", "800")], "the expert's score in walker_run is 796, not 800"),
+    ],
+)
+def test_damaged_files_are_refused_by_line(tmp_path, lines, message):
+    path = tmp_path / "x.csv"
+    path.write_text("\n".join([",".join(COLUMNS), *lines, ""]))
+    with pytest.raises(ConfigError, match=message):
+        read(path)
+
+
+def test_a_run_in_two_files_is_refused(tmp_path):
+    for name in ("x.csv", "y.csv"):
+        (tmp_path / name).write_text("\n".join([",".join(COLUMNS), LINE.format(100, 5), ""]))
+    with pytest.raises(ConfigError, match=r"stands in .*x\.csv and in .*y\.csv"):
+        gathered([tmp_path / "x.csv", tmp_path / "y.csv"])
+
+
+# --- one frame, one pre-training
+
+
+def test_only_the_longest_pretraining_of_a_domain_counts():
+    runs = [
+        tuning("walker_run", "NNM", 0.5),
+        tuning("walker_run", "APT", 0.4, snapshot=500_000),
+        tuning("jaco_reach_top_left", "APT", 0.3, snapshot=500_000),
+        tuning("walker_run", "scratch", 0.1),
+    ]
+    found = tuned_results(runs)
+    assert found.snapshots == {"walker": 2_000_000, "jaco": 500_000}
+    assert found.raw(METHODS["APT"].name, "walker_run") == []
+    assert found.raw(METHODS["APT"].name, "jaco_reach_top_left") and found.raw(METHODS["scratch"].name, "walker_run")
+    assert found.notes == [
+        "Left out: 1 run of apt-urlb on walker, fine-tuned from 500,000 frames: the table is of 2,000,000."
+    ]
+    assert found.nominal(["walker_run"]) and not found.nominal(["walker_run", "jaco_reach_top_left"])
+
+
+def test_runs_are_read_at_the_shortest_ones_last_evaluation():
+    runs = [
+        tuning("walker_run", "NNM", 0.5),
+        tuning("walker_run", "APT", 0.4, frames=60_000),
+        tuning("walker_run", "scratch", 0.4, frames=20_000),
+    ]
+    found = tuned_results(runs)
+    assert found.frames == 60_000
+    assert found.raw(METHODS["NNM"].name, "walker_run") == [0.25 * 796], "its evaluation at 50,000"
+    assert "scratch-urlb on walker_run, seed 0, which stopped at frame 20,000 of 100,000" in found.notes[0]
+    with pytest.raises(ConfigError, match="no run has a score"):
+        tuned_results([])
+
+
+# --- table 4
+
+
+def test_table4_when_the_claims_hold():
+    values = dict.fromkeys(RIVALS, 0.4) | {"scratch": 0.2, "NNM": 0.9}
+    found = judge("table4", world(values))
+    rows = rows_of(found)
+    assert (rows["mean, NNM"].paper, rows["mean, NNM"].ours, rows["mean, NNM"].verdict) == ("0.856", "0.905", "PASS")
+    assert (rows["mean, APT"].paper, rows["mean, APT"].rerun) == ("0.748", "0.661 (11 tasks)")
+    for rival in ("scratch", *RIVALS):
+        assert rows[f"mean: NNM above {rival}"].verdict == rows[f"mean, jaco: NNM above {rival}"].verdict == "PASS"
+    best = rows["tasks in which NNM is best"]
+    assert (best.ours, best.interval, best.verdict) == ("12 of 12", "[12, 12]", "PASS")
+    run = rows["quadruped_run: NNM below APT"]
+    assert (run.paper, run.verdict) == ("491 to 498", "FAIL"), "the paper has APT ahead there"
+    assert rows["walker_run: APT"].rerun == "491 ± 18" and rows["walker_run: APT"].verdict is None
+    assert rows["walker_run: NNM"].paper == "535 ± 9" and rows["walker_run: NNM"].verdict == "PASS"
+    assert "scratch 0.205" in found.headline and "12 of 12 tasks" in found.headline
+    assert any("Missing: NNM ensemble, NNM states" in word for word in found.words)
+
+
+def test_table4_when_they_do_not_and_when_it_is_too_early():
+    values = dict.fromkeys(RIVALS, 0.6) | {"scratch": 0.5, "NNM": 0.3}
+    late, early = (rows_of(judge("table4", world(values, snapshot=mark))) for mark in (2_000_000, 500_000))
+    assert late["mean, NNM"].verdict == late["walker_run: NNM"].verdict == "FAIL"
+    assert early["mean, NNM"].verdict == early["walker_run: NNM"].verdict == "SHORT", "fewer frames may explain it"
+    for rows in (late, early):
+        assert rows["mean: NNM above scratch"].verdict == rows["tasks in which NNM is best"].verdict == "FAIL"
+    one = rows_of(judge("table4", world(values, seeds=1)))
+    assert {row.verdict for row in one.values()} <= {"SHORT", None}, "one seed has no interval"
+
+
+def test_table4_from_one_domain_judges_that_domain():
+    values = {"scratch": 0.2, "Disagreement": 0.4, "APT": 0.5, "NNM": 0.95, "NNM centered": 0.7}
+    found = judge("table4", world(values, tasks_of("walker")))
+    rows, words = rows_of(found), " ".join(found.words)
+    assert (rows["mean, NNM, walker"].paper, rows["mean, NNM, walker"].verdict) == ("0.915", "PASS")
+    assert rows["mean, walker: NNM above scratch"].verdict == "PASS"
+    assert rows["mean, walker: NNM minus NNM centered"].verdict is None
+    assert rows["tasks in which NNM is best of NNM, Disagreement, APT"].verdict == "SHORT"
+    assert "Missing: 8 of 12 tasks (quadruped_jump" in words and "Missing: ICM, RND, APS, NNM ensemble" in words
+    assert "walker 2,000,000" in words
+
+
+def test_table4_from_a_part_of_a_domain_stays_open():
+    runs = world({"APT": 0.5, "NNM": 0.95}, ["walker_run", "walker_stand"]) + world({"scratch": 0.1}, ["walker_run"])
+    rows = rows_of(judge("table4", runs))
+    assert rows["mean, APT, walker"].paper == f"0.838; here {np.mean([506 / 796, 933 / 984]):.3f}"
+    assert rows["mean, walker: NNM above APT"].verdict == rows["mean, NNM, walker"].verdict == "SHORT"
+    assert "mean, scratch, walker, 1 of them" in rows
+
+
+def test_changed_settings_are_another_method():
+    changed = world({"NNM": 0.9}, tasks_of("walker"), changes="pool.num_envs=4")
+    found = judge("table4", [*changed, *world({"APT": 0.5}, tasks_of("walker"))])
+    assert "mean, nnm-urlb pool.num_envs=4, walker" in rows_of(found)
+    assert "nnm-urlb pool.num_envs=4 does not count as NNM: its settings differ." in found.words
+    assert not any("NNM above" in quantity for quantity in rows_of(found))
+
+
+def test_small_sizes_decide_nothing(tmp_path):
+    study = STUDIES.get("table4").cls()
+    small = [
+        tuning(run.task, "NNM", run.returns[-1] / EXPERTS[run.task], run.seed, preset=f"{run.name.preset}-small")
+        for run in world({"APT": 0.1, "NNM": 0.9}, tasks_of("walker"))
+    ]
+    found = study.conclude_from(small, tmp_path)
+    assert rows_of(found)["mean, walker: NNM above APT"].verdict == "SHORT"
+    assert found.words[0].startswith("Laptop sizes")
+    assert (tmp_path / "scores.png").read_bytes()[:4] == b"\x89PNG" and (tmp_path / "scores.csv").exists()
+
+
+# --- figure 6
+
+
+def test_fig6_judges_what_the_text_says(tmp_path):
+    runs = world({"Disagreement": 0.3, "APT": 0.7, "NNM": 0.8}, TASKS)
+    rows = rows_of(judge("fig6", runs))
+    assert rows["all the way: NNM ahead of Disagreement"].verdict == "PASS"
+    assert rows["all the way: APT ahead of Disagreement"].verdict == "PASS"
+    assert (rows["all the way: NNM to APT"].ours, rows["all the way: NNM to APT"].verdict) == ("1.14×", "PASS")
+    assert rows["result: NNM above APT"].verdict == "PASS"
+    assert rows["walker_flip: NNM above APT"].paper == "825 to 653"
+    area = all_the_way(tuned_results(runs), "NNM", TASKS)
+    assert area.shape == (2, 6) and area[0] == pytest.approx(0.6), "the mean of 0.4 and 0.8"
+    part = rows_of(judge("fig6", [run for run in runs if run.task != "walker_run"]))
+    assert part["result: NNM above APT"].verdict == "SHORT" and part["walker_flip: NNM above APT"].verdict == "PASS"
+    none = judge("fig6", world({"APT": 0.5}, TASKS))
+    assert "nothing to compare yet" in none.headline
+    [png, _] = STUDIES.get("fig6").cls().draw(tuned_results(runs[:4]), tmp_path)
+    assert png.read_bytes()[:4] == b"\x89PNG"
+
+
+def test_comparable_is_a_ratio_near_one():
+    assert [comparable(each) for each in ((0.8, 1.25), (1.3, 1.5), (0.5, 0.79), (0.7, 1.0), None)] == [
+        "PASS", "FAIL", "FAIL", "SHORT", "SHORT",
+    ]  # fmt: skip
+
+
+# --- plans
+
+
+@pytest.mark.parametrize("study", ["table4", "fig6"])
+def test_plans_share_pretrainings(study, tmp_path):
+    plan = STUDIES.get(study).cls()
+    for rung, wanted in plan.rungs.items():
+        budget = plan.budgets[rung]
+        jobs = engine.make_plan(plan, Budget(budget.steps, 1, rung), tmp_path)
+        trained = [job for job in jobs if job.before is None and job.arm.steps == 0]
+        tuned = [job for job in jobs if job.before is not None]
+        methods = [method for method in wanted.methods if method != "scratch"]
+        domains = {task.partition("_")[0] for task in wanted.tasks}
+        assert len(trained) == len(methods) * len(domains), "one for each method and domain"
+        assert len(tuned) == len(methods) * len(wanted.tasks)
+        assert len(jobs) == len({job.folder for job in jobs})
+        for job in tuned:
+            assert jobs.index(job.before) < jobs.index(job)
+            before, after = (each.arm.config(budget, 0) for each in (job.before, job))
+            assert after.env_id.startswith(before.env_id + "_") and after.reward_name == before.reward_name
+            assert max(before.run.snapshots) == before.run.steps == wanted.pretrain
+            assert after.run.steps == wanted.finetune
+    assert (plan.rungs["full"].pretrain, plan.rungs["full"].finetune) == (2_000_000, 100_000)
+    smoke = engine.make_plan(plan, plan.budgets["smoke"], tmp_path)
+    assert len(smoke) <= 17 and smoke[0].arm.config(plan.budgets["smoke"], 0).run.device == "cpu"
+
+
+def test_another_pretraining_is_another_fine_tuning(tmp_path):
+    budget = Budget(100, 1)
+    layer = preset_layer("nnm-urlb")
+    before = [Arm("pre", {**layer, "env": "dmc/walker", "agent.batch": size}) for size in (8, 16)]
+    digests = [Arm("t", {**layer, "env": "dmc/walker_run"}, steps=5, before=each).digest(budget) for each in before]
+    assert digests[0] != digests[1]
+
+
+class Two:
+    """Two fine-tunings of one pre-training, and a run beside them."""
+
+    layer = {"env": "dmc/walker", **{key: value for key, value in preset_layer("nnm-urlb").items() if key != "env"}}
+
+    def arms(self):
+        tuned = {**self.layer, "env": "dmc/walker_run"}
+        return [
+            Arm("run", tuned, steps=5, before=Arm("pre", self.layer)),
+            Arm("stand", {**tuned, "env": "dmc/walker_stand"}, steps=5, before=Arm("pre", self.layer)),
+            Arm("alone", tuned),
+        ]
+
+
+class Launched:
+    """Instead of processes: what was started, with what exit code it ends."""
+
+    def __init__(self, codes):
+        self.codes, self.order = codes, []
+
+    def __call__(self, job, budget):
+        self.order.append(job.arm.label)
+        job.folder.mkdir(parents=True)
+        code = self.codes.get(job.arm.label, 0)
+        if code == 0:
+            mark_done(RunFolder(job.folder), 1, "x")
+        job.folder.with_name(job.folder.name + ".log").write_text("why it failed")
+        return type("Process", (), {"poll": lambda self: code, "returncode": code})()
+
+
+def test_fine_tunings_wait_for_their_pretraining(tmp_path, monkeypatch):
+    launched = Launched({})
+    monkeypatch.setattr(engine, "_launch", launched)
+    monkeypatch.setattr(engine, "POLL_SECONDS", 0.0)
+    plan = engine.make_plan(Two(), Budget(10, 1), tmp_path)
+    assert [job.arm.label for job in plan] == ["pre", "run", "stand", "alone"]
+    assert plan[1].before is plan[0] and plan[2].before is plan[0]
+    engine.complete(plan, Budget(10, 1), 8, lambda text: None)
+    assert launched.order == ["pre", "alone", "run", "stand"]
+    engine.complete(plan, Budget(10, 1), 8, lambda text: None)
+    assert len(launched.order) == 4, "what is finished is not repeated"
+
+
+def test_a_failed_pretraining_fails_what_needs_it_and_no_more(tmp_path, monkeypatch):
+    launched = Launched({"pre": 3})
+    monkeypatch.setattr(engine, "_launch", launched)
+    monkeypatch.setattr(engine, "POLL_SECONDS", 0.0)
+    plan = engine.make_plan(Two(), Budget(10, 1), tmp_path)
+    with pytest.raises(RunError, match="3 of 4 runs failed") as caught:
+        engine.complete(plan, Budget(10, 1), 1, lambda text: None)
+    assert launched.order == ["pre", "alone"]
+    assert "why it failed" in str(caught.value) and "stand, seed 0: its pre-training failed" in str(caught.value)
+
+
+def test_fine_tunings_are_started_by_the_command(tmp_path, monkeypatch):
+    begun = []
+    monkeypatch.setattr(engine.subprocess, "Popen", lambda arguments, **_: begun.append(arguments))
+    plan = engine.make_plan(Two(), Budget(10, 2), tmp_path)
+    job = [each for each in plan if each.arm.label == "stand"][1]
+    engine._launch(job, Budget(10, 2))
+    [arguments] = begun
+    assert arguments[2:] == [
+        "intrigue", "finetune", str(job.before.folder), "--task", "dmc/walker_stand", "--steps", "5", "--seed", "1",
+        "--device", "auto", "--out", str(job.folder), "--quiet",
+    ]  # fmt: skip
+
+
+def test_conclude_reads_the_runs_of_the_plan(tmp_path):
+    """The whole way from a plan's run folders to its table, without training."""
+    plan = STUDIES.get("fig6").cls()
+    budget = plan.budgets["smoke"]
+    runs: dict[str, list[Path]] = {}
+    for place, job in enumerate(engine.make_plan(plan, budget, tmp_path)):
+        if job.before is None:
+            continue
+        preset, origin = job.arm.label.partition(": ")[2], job.before.folder.name
+        folder = write_tuned(job.folder, preset, "walker_run", [(1500, 10.0 + place)], origin, 2_000, **TUNED)
+        runs.setdefault(job.arm.label, []).append(folder)
+    next(iter(runs.values())).append(tmp_path / "never-started")
+    found = plan.conclude(runs, budget, tmp_path)
+    assert rows_of(found)["walker_run: NNM above APT"].ours == "15 to 13"
+    assert found.words[0].startswith("Laptop sizes")
+    exported = list(csv.DictReader((tmp_path / "results.csv").read_text().splitlines()))
+    assert {row["preset"] for row in exported} == {f"{METHODS[label].preset}-small" for label in RUN_BY_PAPER}
+    assert {row["snapshot_frames"] for row in exported} == {"2000"}
+
+
+# --- the paper's own arithmetic
+
+
+def test_recheck_says_what_follows_from_the_columns(capsys):
+    assert main(["reproduce", "table4", "--recheck-paper", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    rows = {row["quantity"]: row for row in told["rows"]}
+    assert rows["mean, NNM, 12 tasks"]["printed"] == "0.856"
+    assert (rows["mean, APT, the rerun's 11 tasks"]["printed"], rows["mean, APT, the rerun's 11 tasks"]["rerun"]) == (
+        "0.780", "0.661",
+    )  # fmt: skip
+    best = rows["tasks in which NNM is best of the six columns"]
+    assert (best["printed"], best["verdict"]) == ("11 of 12", "PASS")
+    beside = rows["the same with the rerun's CIC beside them"]
+    assert (beside["printed"], beside["verdict"]) == ("8 of 12", "SHORT")
+    assert told["figures"]["paper"]["NNM"]["quadruped"] == pytest.approx(0.844, abs=6e-4)
+    words = " ".join(told["words"])
+    for part in (
+        "all but quadruped_run (APT 498 ± 32 to NNM's 491 ± 48)",
+        "walker_run 535 to 535, walker_stand 968 to 961, jaco_reach_bottom_left 147 to 146",
+        "whose ± are standard errors; over URLB's 10 seeds a standard deviation is 3.2 times as wide",
+        "+0.119 for APT. NNM's lead over APT is +0.093: less than what separates two runs of APT",
+        "quadruped_walk: APT 813 ± 10 in the paper, 464 ± 52 in the rerun",
+        "walker_flip (825 to 799), quadruped_walk (890 to 866)",
+    ):
+        assert part in words
+
+
+def test_table_from_a_file_of_the_command(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("x.csv").write_text("\n".join([",".join(COLUMNS), LINE.format(100_000, 500), ""]))
+    assert main(["reproduce", "table4", "--from", "x.csv", "--out", "out"]) == 0
+    assert "Missing: 11 of 12 tasks" in " ".join(capsys.readouterr().out.split())
+    assert {"scores.png", "scores.svg", "scores.csv", "table.csv", "words.txt"} == {
+        path.name for path in Path("out").iterdir()
+    }
+    assert main(["reproduce", "table4", "--from", "nowhere.csv", "--out", "other"]) == 2
+    assert not Path("other").exists()
+
+
+def test_the_documentation_quotes_what_is_computed():
+    page = " ".join((Path(__file__).parents[2] / "docs" / "studies.md").read_text().split())
+    found = recheck_table4()
+    for sentence in found.words:
+        assert " ".join(sentence.split()) in page, sentence
