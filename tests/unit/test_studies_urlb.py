@@ -82,7 +82,8 @@ def test_the_tables_printed_in_the_paper_are_the_ones_stored():
     assert str(PAPER_12["Disagreement"]["quadruped_jump"]) == "383 ± 265"
     assert str(RERUN["MOSS"]["quadruped_walk"]) == "635 ± 36"
     assert [task for task, bold in PAPER_BOLD.items() if bold != "NNM"] == ["quadruped_run"]
-    assert all(PAPER_12[bold][task].score == max(c[task].score for c in PAPER_12.values()) for task, bold in PAPER_BOLD.items())  # fmt: skip
+    for task, bold in PAPER_BOLD.items():
+        assert PAPER_12[bold][task].score == max(column[task].score for column in PAPER_12.values())
 
 
 # --- results out of folders
@@ -348,13 +349,12 @@ def test_another_pretraining_is_another_fine_tuning(tmp_path):
 class Two:
     """Two fine-tunings of one pre-training, and a run beside them."""
 
-    layer = {"env": "dmc/walker", **{key: value for key, value in preset_layer("nnm-urlb").items() if key != "env"}}
-
     def arms(self):
-        tuned = {**self.layer, "env": "dmc/walker_run"}
+        layer = {**preset_layer("nnm-urlb"), "env": "dmc/walker"}
+        tuned = {**layer, "env": "dmc/walker_run"}
         return [
-            Arm("run", tuned, steps=5, before=Arm("pre", self.layer)),
-            Arm("stand", {**tuned, "env": "dmc/walker_stand"}, steps=5, before=Arm("pre", self.layer)),
+            Arm("run", tuned, steps=5, before=Arm("pre", layer)),
+            Arm("stand", {**tuned, "env": "dmc/walker_stand"}, steps=5, before=Arm("pre", layer)),
             Arm("alone", tuned),
         ]
 
