@@ -158,7 +158,19 @@ def test_list_names_everything(run):
             "scratch-urlb",
             "smm-urlb",
         ],
-        "studies": ["fig1", "fig4", "fig5", "fig6", "fig7", "forms", "quickstart", "rewards", "table2", "table3", "table4"],
+        "studies": [
+            "fig1",
+            "fig4",
+            "fig5",
+            "fig6",
+            "fig7",
+            "forms",
+            "quickstart",
+            "rewards",
+            "table2",
+            "table3",
+            "table4",
+        ],
     }.items():
         lines = intrigue("list", kind, cwd=run)[0].splitlines()
         assert [line.split()[0] for line in lines] == known
