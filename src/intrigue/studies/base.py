@@ -12,6 +12,7 @@ A result that disagrees with the paper is reported as it is.
 from __future__ import annotations
 
 import abc
+import functools
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -34,7 +35,7 @@ class Budget:
     jobs: int = 0  # runs at a time where the command says nothing; 0: one per core
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Arm:
     """One thing compared: a label and the configuration layer it stands for, without seed and steps."""
 
@@ -52,11 +53,16 @@ class Arm:
 
     def digest(self, budget: Budget) -> str:
         """What the arm computes, without the seed; runs with another digest are never mixed with its own."""
-        keeping = tuple(name for name in BOOKKEEPING if name != "steps")
-        own = self.config(budget, seed=0).digest(without=(*keeping, "seed"))
-        if self.before is None:
-            return own
-        return hashlib.sha256(f"{self.before.digest(budget)} {own}".encode()).hexdigest()
+        return _digest(self, budget)
+
+
+@functools.lru_cache(maxsize=1024)  # a pre-training is asked for by each of its fine-tunings
+def _digest(arm: Arm, budget: Budget) -> str:
+    if arm.before is not None:
+        steps = arm.steps or budget.steps
+        return hashlib.sha256(f"{_digest(arm.before, budget)} {arm.layer['env']} {steps}".encode()).hexdigest()
+    keeping = tuple(name for name in BOOKKEEPING if name != "steps")
+    return arm.config(budget, seed=0).digest(without=(*keeping, "seed"))
 
 
 @dataclass(frozen=True)

@@ -63,6 +63,7 @@ def draw_scores(results: TunedResults, folder: Path, title: str) -> list[Path]:
             fewer = "1 task" if len(tasks) == 1 else f"{len(tasks)} tasks"
             place.set_title(f"{name}, {fewer}", fontsize=11)
             place.set_xlabel("mean score / expert")
+        axes[0].set_xlim(left=0)  # once all is drawn: the panels share their limits
         axes[0].set_yticks(range(len(labels)), labels)
         axes[0].set_ylim(len(labels) - 0.5, -0.5)
         figure.suptitle(f"{title}\n{_budget(results)}", fontsize=12)
@@ -116,7 +117,6 @@ def _means(axes: Axes, results: TunedResults, table: TunedTable, tasks: Sequence
         if interval is not None:
             axes.plot(interval, [row, row], color=color, linewidth=2.4, solid_capstyle="butt")
         axes.plot([AGGREGATES["mean"](scores)], [row], marker="o", color=color, markersize=7)
-    axes.set_xlim(left=0)
     axes.tick_params(axis="y", length=0)
 
 

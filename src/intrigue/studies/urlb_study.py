@@ -64,10 +64,7 @@ class UrlbStudy(Study, FromFiles, abc.ABC):
     def arms(self) -> Sequence[Arm]:
         """Every method on every task of every rung; smoke takes laptop sizes."""
         return [
-            arm_of(method, task, rung, plan)
-            for rung, plan in self.rungs.items()
-            for method in plan.methods
-            for task in plan.tasks
+            arm for rung, plan in self.rungs.items() for method in plan.methods for arm in arms_of(method, rung, plan)
         ]
 
     @final
@@ -109,18 +106,22 @@ class UrlbStudy(Study, FromFiles, abc.ABC):
         """The pictures, written into `out`."""
 
 
-def arm_of(method: str, task: str, rung: str, plan: Rung) -> Arm:
-    """A method on a task: from scratch, or fine-tuned from the method's run of the task's domain."""
-    preset, domain, small = METHODS[method].preset, domain_of(task), rung == "smoke"
-    layer = layer_of(preset, small)
-    label = f"{task}: {preset}"
+def arms_of(method: str, rung: str, plan: Rung) -> list[Arm]:
+    """A method on every task: from scratch, or fine-tuned from the method's run of the task's domain."""
+    preset = METHODS[method].preset
+    layer = layer_of(preset, small=rung == "smoke")
+    on = {task: {**layer, "env": f"dmc/{task}", "run.snapshots": ()} for task in plan.tasks}
     if method == SCRATCH:
-        alone = {**layer, "env": f"dmc/{task}", "run.snapshots": ()}
-        return Arm(label, alone, rung, steps=plan.finetune)
-    kept = tuple(mark for mark in SNAPSHOTS if mark < plan.pretrain)
-    trained = {**layer, "env": f"dmc/{domain}", "run.snapshots": (*kept, plan.pretrain)}
-    before = Arm(f"{domain}: {preset}", trained, rung)
-    return Arm(label, {**layer, "env": f"dmc/{task}"}, rung, steps=plan.finetune, before=before)
+        return [Arm(f"{task}: {preset}", on[task], rung, steps=plan.finetune) for task in plan.tasks]
+    kept = (*(mark for mark in SNAPSHOTS if mark < plan.pretrain), plan.pretrain)
+    trained = {
+        domain: Arm(f"{domain}: {preset}", {**layer, "env": f"dmc/{domain}", "run.snapshots": kept}, rung)
+        for domain in dict.fromkeys(map(domain_of, plan.tasks))
+    }
+    return [
+        Arm(f"{task}: {preset}", on[task], rung, steps=plan.finetune, before=trained[domain_of(task)])
+        for task in plan.tasks
+    ]
 
 
 def layer_of(preset: str, small: bool) -> dict[str, Any]:
