@@ -38,6 +38,7 @@ FIXED = {
 }
 SPARE = ("#8C564B", "#BCBD22", "#17BECF", "#9467BD", "#7F7F7F", "#AEC7E8", "#B5651D")
 PANEL = (3.3, 2.7)  # inches
+NEAR_THE_END = 50_000  # frames: before it, the paper's score at 100k would squeeze the curves
 MARKS = {"paper": "D", "rerun": "s"}
 
 
@@ -93,7 +94,8 @@ def draw_tunings(
             axes.set_ylabel("return" if place % columns == 0 else "")
         figure.suptitle(f"{title}\n{_budget(results)}", fontsize=12)
         handles = [_line(color_of(label, labels), label) for label in names]
-        handles += [_mark("paper", "#555555", "paper, after 100k"), _line("#9A9A9A", "expert", (0, (5, 4)))]
+        if results.frames >= NEAR_THE_END:
+            handles += [_mark("paper", "#555555", "paper, after 100k"), _line("#9A9A9A", "expert", (0, (5, 4)))]
         figure.legend(handles=handles, loc="outside lower center", ncols=min(6, len(handles)), fontsize=10)
         return _written(figure, folder, "curves", title)
 
@@ -133,12 +135,12 @@ def _curves(axes: Axes, results: TunedResults, task: str, names: dict[str, Name]
             frames, values = mean_curve(mine)
             axes.plot(frames, values, color=color, linewidth=2.0, marker="o" if len(frames) == 1 else "")
         printed = METHODS[label].paper_column.get(task)
-        if printed is not None and results.frames >= 50_000:  # far from 100k it would squeeze the curves
+        if printed is not None and results.frames >= NEAR_THE_END:
             axes.plot([100_000], [printed.score], marker="D", color=color, markerfacecolor="none", markersize=7)
     axes.set_title(task, fontsize=11, pad=17)
     axes.text(0, 1.03, f"expert {EXPERTS[task]:g}", transform=axes.transAxes, fontsize=8, color="#555555")
     axes.set_xlim(left=0)
-    axes.set_ylim(bottom=0)
+    axes.set_ylim(0, 1.06 * axes.get_ylim()[1])
     if EXPERTS[task] <= axes.get_ylim()[1]:
         axes.axhline(EXPERTS[task], color="#9A9A9A", linewidth=1.0, linestyle=(0, (5, 4)), zorder=0)
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: short_count(value)))
