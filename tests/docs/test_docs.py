@@ -177,7 +177,8 @@ def test_metrics_table_is_what_runs_emit(tmp_path: Path) -> None:
     documented = [row[0].strip("`") for row in tables["metrics.csv"]]
     found: set[str] = set()
     for agent in AGENTS.names():
-        for reward in REWARDS.names():
+        # What a bonus emits does not hang on the agent: all of them with one, some with the others.
+        for reward in REWARDS.names() if agent == "ppo" else ("none", "nnm", "aps"):
             found |= emitted(agent, reward, tmp_path / f"{agent}-{reward}")
     assert len(set(documented)) == len(documented), "a metric stands twice"
     assert set(METRIC_COLUMNS) <= found

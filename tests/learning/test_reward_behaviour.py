@@ -45,6 +45,7 @@ RELATIVE = {
 }
 OTHER = {
     "none": "pays nothing",
+    "random": "pays chance",
     "mix": "what its parts promise",
     "diayn": "pays for telling skills apart, wherever",
 }
