@@ -9,20 +9,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 from report_folders import write_run
+from study_rows import TUNED, rows_of, write_tuned
 
 from intrigue.cli import main
 from intrigue.config import resolve
-from intrigue.errors import ConfigError, RunError
+from intrigue.errors import ConfigError
 from intrigue.presets import preset_layer
-from intrigue.run.folder import RunFolder, mark_done
 from intrigue.scores.urlb import EXPERTS
 from intrigue.scores.urlb_published import PAPER_12, PAPER_BOLD, RERUN, RERUN_TASKS, TASKS_12, shares, tasks_of
-from intrigue.studies import engine
-from intrigue.studies.base import Arm, Budget
 from intrigue.studies.curve_names import Name
 from intrigue.studies.fig6 import TASKS, all_the_way, comparable
 from intrigue.studies.registry import STUDIES
-from intrigue.studies.urlb_methods import METHODS, RIVALS, RUN_BY_PAPER
+from intrigue.studies.urlb_methods import METHODS, RIVALS
 from intrigue.studies.urlb_recheck import recheck_table4
 from intrigue.studies.urlb_results import tuned_results
 from intrigue.studies.urlb_runs import COLUMNS, SET_BY_FINETUNING, Tuning, export, gathered, read
@@ -56,10 +54,6 @@ def judge(study, runs):
     return STUDIES.get(study).cls().judge(tuned_results(runs))
 
 
-def rows_of(conclusion):
-    return {row.quantity: row for row in conclusion.rows}
-
-
 # --- what is published
 
 
@@ -87,20 +81,6 @@ def test_the_tables_printed_in_the_paper_are_the_ones_stored():
 
 
 # --- results out of folders
-
-
-def write_tuned(path, preset, task, evaluations, origin=None, snapshot=500, **changes):
-    """A run folder as `intrigue finetune` leaves it, with these (frame, mean) evaluations."""
-    config = resolve(preset_layer(preset), {"env": f"dmc/{task}", "steps": 2_000, **changes})
-    about = {} if origin is None else {"finetuned_from": {"run": origin, "snapshot": snapshot}}
-    write_run(path, config, provenance=about)
-    head = "step,frame,wall_seconds,eval/episodes,eval/return_mean,eval/return_std"
-    lines = [f"{frame},{frame},{frame / 100},10,{mean},1.5" for frame, mean in evaluations]
-    RunFolder(path).evaluations.write_text("\n".join([head, *lines, ""]))
-    return path
-
-
-TUNED = {"curiosity.int_coef": 0.0, "curiosity.ext_coef": 1.0, "curiosity.idle": True, "agent.n_step": 3}
 
 
 def test_export_writes_every_evaluation(tmp_path):
@@ -309,127 +289,6 @@ def test_comparable_is_a_ratio_near_one():
     assert [comparable(each) for each in ((0.8, 1.25), (1.3, 1.5), (0.5, 0.79), (0.7, 1.0), None)] == [
         "PASS", "FAIL", "FAIL", "SHORT", "SHORT",
     ]  # fmt: skip
-
-
-# --- plans
-
-
-@pytest.mark.parametrize("study", ["table4", "fig6"])
-def test_plans_share_pretrainings(study, tmp_path):
-    plan = STUDIES.get(study).cls()
-    for rung, wanted in plan.rungs.items():
-        budget = plan.budgets[rung]
-        jobs = engine.make_plan(plan, Budget(budget.steps, 1, rung), tmp_path)
-        trained = [job for job in jobs if job.before is None and job.arm.steps == 0]
-        tuned = [job for job in jobs if job.before is not None]
-        methods = [method for method in wanted.methods if method != "scratch"]
-        domains = {task.partition("_")[0] for task in wanted.tasks}
-        assert len(trained) == len(methods) * len(domains), "one for each method and domain"
-        assert len(tuned) == len(methods) * len(wanted.tasks)
-        assert len(jobs) == len({job.folder for job in jobs})
-        for job in tuned[::17]:
-            assert jobs.index(job.before) < jobs.index(job)
-            before, after = (each.arm.config(budget, 0) for each in (job.before, job))
-            assert after.env_id.startswith(before.env_id + "_") and after.reward_name == before.reward_name
-            assert max(before.run.snapshots) == before.run.steps == wanted.pretrain
-            assert after.run.steps == wanted.finetune
-    assert (plan.rungs["full"].pretrain, plan.rungs["full"].finetune) == (2_000_000, 100_000)
-    smoke = engine.make_plan(plan, plan.budgets["smoke"], tmp_path)
-    assert len(smoke) <= 17 and smoke[0].arm.config(plan.budgets["smoke"], 0).run.device == "cpu"
-
-
-def test_another_pretraining_is_another_fine_tuning(tmp_path):
-    budget = Budget(100, 1)
-    layer = preset_layer("nnm-urlb")
-    before = [Arm("pre", {**layer, "env": "dmc/walker", "agent.batch": size}) for size in (8, 16)]
-    digests = [Arm("t", {**layer, "env": "dmc/walker_run"}, steps=5, before=each).digest(budget) for each in before]
-    assert digests[0] != digests[1]
-
-
-class Two:
-    """Two fine-tunings of one pre-training, and a run beside them."""
-
-    def arms(self):
-        layer = {**preset_layer("nnm-urlb"), "env": "dmc/walker"}
-        tuned = {**layer, "env": "dmc/walker_run"}
-        return [
-            Arm("run", tuned, steps=5, before=Arm("pre", layer)),
-            Arm("stand", {**tuned, "env": "dmc/walker_stand"}, steps=5, before=Arm("pre", layer)),
-            Arm("alone", tuned),
-        ]
-
-
-class Launched:
-    """Instead of processes: what was started, with what exit code it ends."""
-
-    def __init__(self, codes):
-        self.codes, self.order = codes, []
-
-    def __call__(self, job, budget):
-        self.order.append(job.arm.label)
-        job.folder.mkdir(parents=True)
-        code = self.codes.get(job.arm.label, 0)
-        if code == 0:
-            mark_done(RunFolder(job.folder), 1, "x")
-        job.folder.with_name(job.folder.name + ".log").write_text("why it failed")
-        return type("Process", (), {"poll": lambda self: code, "returncode": code})()
-
-
-def test_fine_tunings_wait_for_their_pretraining(tmp_path, monkeypatch):
-    launched = Launched({})
-    monkeypatch.setattr(engine, "_launch", launched)
-    monkeypatch.setattr(engine, "POLL_SECONDS", 0.0)
-    plan = engine.make_plan(Two(), Budget(10, 1), tmp_path)
-    assert [job.arm.label for job in plan] == ["pre", "run", "stand", "alone"]
-    assert plan[1].before is plan[0] and plan[2].before is plan[0]
-    engine.complete(plan, Budget(10, 1), 8, lambda text: None)
-    assert launched.order == ["pre", "alone", "run", "stand"]
-    engine.complete(plan, Budget(10, 1), 8, lambda text: None)
-    assert len(launched.order) == 4, "what is finished is not repeated"
-
-
-def test_a_failed_pretraining_fails_what_needs_it_and_no_more(tmp_path, monkeypatch):
-    launched = Launched({"pre": 3})
-    monkeypatch.setattr(engine, "_launch", launched)
-    monkeypatch.setattr(engine, "POLL_SECONDS", 0.0)
-    plan = engine.make_plan(Two(), Budget(10, 1), tmp_path)
-    with pytest.raises(RunError, match="3 of 4 runs failed") as caught:
-        engine.complete(plan, Budget(10, 1), 1, lambda text: None)
-    assert launched.order == ["pre", "alone"]
-    assert "why it failed" in str(caught.value) and "stand, seed 0: its pre-training failed" in str(caught.value)
-
-
-def test_fine_tunings_are_started_by_the_command(tmp_path, monkeypatch):
-    begun = []
-    monkeypatch.setattr(engine.subprocess, "Popen", lambda arguments, **_: begun.append(arguments))
-    plan = engine.make_plan(Two(), Budget(10, 2), tmp_path)
-    job = [each for each in plan if each.arm.label == "stand"][1]
-    engine._launch(job, Budget(10, 2))
-    [arguments] = begun
-    assert arguments[2:] == [
-        "intrigue", "finetune", str(job.before.folder), "--task", "dmc/walker_stand", "--steps", "5", "--seed", "1",
-        "--device", "auto", "--out", str(job.folder), "--quiet",
-    ]  # fmt: skip
-
-
-def test_conclude_reads_the_runs_of_the_plan(tmp_path):
-    """The whole way from a plan's run folders to its table, without training."""
-    plan = STUDIES.get("fig6").cls()
-    budget = plan.budgets["smoke"]
-    runs: dict[str, list[Path]] = {}
-    for place, job in enumerate(engine.make_plan(plan, budget, tmp_path)):
-        if job.before is None:
-            continue
-        preset, origin = job.arm.label.partition(": ")[2], job.before.folder.name
-        folder = write_tuned(job.folder, preset, "walker_run", [(1500, 10.0 + place)], origin, 2_000, **TUNED)
-        runs.setdefault(job.arm.label, []).append(folder)
-    next(iter(runs.values())).append(tmp_path / "never-started")
-    found = plan.conclude(runs, budget, tmp_path)
-    assert rows_of(found)["walker_run: NNM above APT"].ours == "15 to 13"
-    assert found.words[0].startswith("Laptop sizes")
-    exported = list(csv.DictReader((tmp_path / "results.csv").read_text().splitlines()))
-    assert {row["preset"] for row in exported} == {f"{METHODS[label].preset}-small" for label in RUN_BY_PAPER}
-    assert {row["snapshot_frames"] for row in exported} == {"2000"}
 
 
 # --- the paper's own arithmetic

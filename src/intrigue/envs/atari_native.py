@@ -40,7 +40,7 @@ class _Tables(ctypes.Structure):
 
 
 @functools.cache
-def library() -> ctypes._NamedFuncPointer | None:
+def picture_function() -> ctypes._NamedFuncPointer | None:
     """The compiled function, or None where it cannot be compiled."""
     try:
         function = load(SOURCE, FLAGS).picture
@@ -118,7 +118,7 @@ class NativeScreen:
 
 def make_screen(palette: Bytes, height: int, width: int, kind: Kind) -> Screen | NativeScreen:
     """What draws this kind of screen, compiled where that is possible."""
-    function = library()
+    function = picture_function()
     if function is None or width != WIDTH:
         return Screen(palette, height, width, kind)
     tables = tables_of(palette.tobytes(), height, kind)
