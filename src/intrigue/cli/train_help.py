@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 import inspect
+import textwrap
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
+from rich.text import Text
 
 from intrigue.cli.overrides import Arguments
 from intrigue.config import DEFAULT_NAMES, PLAIN, declaration_of
@@ -20,37 +21,46 @@ USAGE = """usage: intrigue train [ENV] [options] [--section.field VALUE ...]
 
 Train a curious agent and keep the run in a folder.
 
-  ENV                     rooms (default), chain, noisy-tv, atari/<Game>, dmc/<domain>_<task>, gym/<id>;
+  ENV                     rooms (default), chain, noisy-tv, atari/<Game>,
+                          dmc/<domain>_<task>, gym/<id>;
                           see `intrigue list envs`
-  --preset NAME           start from a named configuration; see `intrigue list presets`
-  --reward NAME           the bonus: a name, path/to/file.py:Class, or an expression of names such as
-                          "0.5*nnm + rnd"; see `intrigue list rewards`
+  --preset NAME           start from a named configuration;
+                          see `intrigue list presets`
+  --reward NAME           the bonus: a name, path/to/file.py:Class, or an
+                          expression of names such as "0.5*nnm + rnd";
+                          see `intrigue list rewards`
   --agent NAME            the learner; see `intrigue list agents`
-  --steps N               agent steps, summed over environments (1e6 and 1_000_000 are fine)
+  --steps N               agent steps, summed over environments
+                          (1e6 and 1_000_000 are fine)
   --seed N                everything random comes from it
-  --out DIR               the run's folder; default runs/<env>__<reward>__<agent>__<seed>__<number>
+  --out DIR               the run's folder; default
+                          runs/<env>__<reward>__<agent>__<seed>__<number>
   --device auto|cpu|cuda  auto is the GPU where there is one
   --threads N             torch's threads on the CPU
   --checkpoint-every N    agent steps between checkpoints
   --config FILE           start from a config.json, e.g. another run's
-  --replay-from FOLDER    begin with the episodes that `intrigue export` wrote; for agents that have a replay
-  --plugin FILE           take rewards, agents and environments from a Python file (may be repeated)
+  --replay-from FOLDER    begin with the episodes that `intrigue export` wrote;
+                          for agents that have a replay
+  --plugin FILE           take rewards, agents and environments from a Python
+                          file (may be repeated)
   --dry-run               print the resolved configuration and stop
   --quiet                 no progress on stderr
 
 examples:
   intrigue train
-  intrigue train rooms --reward nnmc --reward.source knn --steps 150000 --out runs/maze
+  intrigue train rooms --reward nnmc --reward.source knn --out runs/maze
   intrigue train gym/CartPole-v1 --reward rnd --curiosity.ext-coef 1 --steps 1e5
   intrigue train --config runs/maze/config.json --seed 1
 
 Fields below are those of the chosen ENV, agent and reward."""
+NOTE_WIDTH = 36  # ours: with fewer columns left, a note stands below its field and not beside it
+BELOW = " " * 6  # the indent of a note below its field
 
 
 def print_help(arguments: Arguments) -> None:
     """Write the help for the names given so far."""
     console = Console(highlight=False)
-    console.print(USAGE, markup=False)
+    console.print(USAGE, markup=False, soft_wrap=True)  # lines are broken above: below 80 columns let them be
     typed = {**arguments.options, **({"env": arguments.positional[0]} if arguments.positional else {})}
     for section, default in DEFAULT_NAMES.items():
         name = typed.get(section, default)
@@ -76,12 +86,19 @@ def print_help(arguments: Arguments) -> None:
 
 
 def _print_section(console: Console, section: str, title: str, rows: list[tuple[str, str, Any, str]]) -> None:
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False, show_header=False, expand=False)
-    table.add_column(no_wrap=True)
-    table.add_column(style="cyan", overflow="fold")
-    table.add_column(overflow="fold")
-    for key, kind, default, note in rows:
-        flag = f"  --{section}.{key.replace('_', '-')}"
-        table.add_row(flag, f"{kind} = {default}", note)
-    console.print()
-    console.print(table)
+    """One line per field, its note beside it where there is room, else below."""
+    flags = [f"  --{section}.{key.replace('_', '-')}" for key, *_ in rows]
+    values = [f"{kind} = {default}" for _, kind, default, _ in rows]
+    flag_width, value_width = max(map(len, flags)), max(map(len, values))
+    note_column = flag_width + value_width + 4
+    beside = console.width - note_column >= NOTE_WIDTH
+    indent = " " * note_column if beside else BELOW
+    console.print(f"\n{title}", style="italic", markup=False)
+    for flag, value, (*_, note) in zip(flags, values, rows, strict=True):
+        wrapped = textwrap.wrap(
+            note, console.width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False
+        )
+        line = Text.assemble(f"{flag:{flag_width}}  ", (value, "cyan"))
+        if beside and wrapped:
+            line.append(" " * (value_width - len(value) + 2) + wrapped.pop(0).lstrip())
+        console.print(line, *wrapped, sep="\n", soft_wrap=True)
