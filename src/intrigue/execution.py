@@ -18,7 +18,7 @@ from typing import Any, Literal, TypeAlias, final
 import torch
 from torch import Generator, Tensor
 
-from intrigue.errors import NonFiniteError
+from intrigue.errors import ConfigError, NonFiniteError, Problem
 from intrigue.optim import descend
 from intrigue.precision import fast_float32
 
@@ -28,12 +28,16 @@ MOST_SHAPES = 4  # Shapes of input captured for one function; more would mean th
 
 
 def pick_mode(wanted: str, device: torch.device) -> Mode:
-    """`auto` resolved: graphs on a GPU, plain elsewhere; graphs need a GPU."""
+    """`auto` resolved: graphs on a GPU, plain elsewhere. Graphs elsewhere are refused, as an absent GPU is."""
+    if wanted == "graph" and device.type != "cuda":
+        text = (
+            f"'graph' replays CUDA graphs, but this run learns on {device.type}. Use --run.execution auto, which takes "
+            "graphs where there is a GPU."
+        )
+        raise ConfigError([Problem("run.execution", text)])
     if wanted == "auto":
         return "graph" if device.type == "cuda" else "plain"
-    if wanted == "compile":
-        return "compile"
-    return "graph" if wanted == "graph" and device.type == "cuda" else "plain"
+    return "compile" if wanted == "compile" else "graph" if wanted == "graph" else "plain"
 
 
 @final

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 
 from conftest import same_state
 from intrigue.agents.ppo import PPO, PPOConfig
+from intrigue.cli import main
 from intrigue.curiosity import Curiosity
 from intrigue.curiosity_config import CuriosityConfig
 from intrigue.errors import NonFiniteError
@@ -80,10 +83,20 @@ def test_compiled_and_plain_agree_after_one_iteration() -> None:
 
 def test_modes_are_picked_by_device() -> None:
     cpu, cuda = torch.device("cpu"), torch.device("cuda")
-    assert [pick_mode(each, cpu) for each in ("auto", "plain", "compile", "graph")] == [
-        "plain", "plain", "compile", "plain"
+    assert [pick_mode(each, cpu) for each in ("auto", "plain", "compile")] == ["plain", "plain", "compile"]
+    assert [pick_mode(each, cuda) for each in ("auto", "graph", "plain", "compile")] == [
+        "graph", "graph", "plain", "compile"
     ]  # fmt: skip
-    assert [pick_mode(each, cuda) for each in ("auto", "graph", "plain")] == ["graph", "graph", "plain"]
+
+
+def test_graphs_without_a_gpu_are_refused_before_anything_is_created(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--device", "cpu", "--run.execution", "graph", "--out", str(tmp_path / "run")]
+    assert main(["train", *options]) == 2
+    said = capsys.readouterr().err
+    assert all(text in said for text in ("run.execution", "CUDA graphs", "on cpu", "--run.execution auto"))
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.gpu
