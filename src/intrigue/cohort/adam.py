@@ -1,0 +1,81 @@
+"""One Adam for a stack of modules, of whose moments the optimiser of each seed sees its own row.
+
+    adam = StackedAdam(stacked, [seed.optimizer for ...])     takes over what the seeds' optimisers have, if anything
+    adam.optimizer.zero_grad(); losses.sum().backward(); adam.optimizer.step()
+    optimizer_state(seed.optimizer)                           reads the live moments
+    load_optimizer_state(seed.optimizer, ...); adam.adopt()   to be called again after a load: it exchanges the moments
+
+Adam works number by number, so one step over (S, ...) is the step of every seed; `step`, which counts them, is shared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+from intrigue.cohort.stack import Stacked
+
+MOMENTS = ("exp_avg", "exp_avg_sq")
+SETTINGS = ("betas", "eps", "weight_decay", "amsgrad", "maximize")  # of a group, all but the rate
+
+
+@final
+class StackedAdam:
+    """The optimiser of the leaves that the seeds' optimisers train, with the settings of the first of them.
+
+    `capturable`: for a step inside a CUDA graph; the rate is then a tensor, to be changed in place.
+    """
+
+    def __init__(self, stacked: Stacked, solos: Sequence[torch.optim.Optimizer], *, capturable: bool = False) -> None:
+        if len(solos) != stacked.size:
+            raise ValueError(f"{len(solos)} optimisers for a stack of {stacked.size}. Pass one for each module.")
+        for solo in solos:
+            if len(solo.param_groups) != 1 or solo.param_groups[0].get("amsgrad"):
+                raise ValueError("only an Adam with one group of parameters and without amsgrad can be stacked.")
+        self._solos = list(solos)
+        self._leaves = [stacked.leaf(weight) for weight in solos[0].param_groups[0]["params"]]
+        for solo in solos:
+            if [id(stacked.leaf(weight)) for weight in solo.param_groups[0]["params"]] != [id(x) for x in self._leaves]:
+                raise ValueError("the optimisers train different parameters, or in another order.")
+        group = solos[0].param_groups[0]
+        rate: Any = float(group["lr"])
+        if capturable:
+            rate = torch.tensor(rate, device=self._leaves[0].device)
+        kept = {name: group[name] for name in SETTINGS}
+        self.optimizer = torch.optim.Adam(self._leaves, lr=rate, fused=True, capturable=capturable, **kept)
+        for leaf in self._leaves:
+            self.optimizer.state[leaf] = {
+                "step": torch.zeros((), dtype=torch.float32, device=leaf.device),
+                **{name: torch.zeros_like(leaf) for name in MOMENTS},
+            }
+        self.adopt()
+
+    @torch.no_grad()
+    def adopt(self) -> None:
+        """Take over the moments that the seeds' optimisers have now, and let them see the stack's from here on."""
+        for leaf, *weights in zip(self._leaves, *(solo.param_groups[0]["params"] for solo in self._solos), strict=True):
+            live = self.optimizer.state[leaf]
+            owned = [solo.state.get(weight, {}) for solo, weight in zip(self._solos, weights, strict=True)]
+            live["step"].fill_(_steps(owned))
+            for seed, (solo, weight, own) in enumerate(zip(self._solos, weights, owned, strict=True)):
+                _take(live, own, seed)
+                solo.state[weight] = {"step": live["step"], **{name: live[name][seed] for name in MOMENTS}}
+
+
+def _steps(owned: Sequence[dict[str, Tensor]]) -> float:
+    counts = {float(own.get("step", 0.0)) for own in owned}
+    if len(counts) > 1:
+        raise ValueError(f"the seeds have taken different numbers of steps: {sorted(counts)}. They must learn in step.")
+    return counts.pop()
+
+
+def _take(live: dict[str, Tensor], own: dict[str, Tensor], seed: int) -> None:
+    for name in MOMENTS:
+        row = live[name][seed]
+        if name not in own:
+            row.zero_()
+        elif own[name].data_ptr() != row.data_ptr():
+            row.copy_(own[name])
