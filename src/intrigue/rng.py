@@ -3,14 +3,20 @@
     seed ──SHA-256(seed, name)──► one generator per name: init, act, update, reward, eval, …
 
 A stream never depends on how much another one was used, so adding a draw in one place moves nothing elsewhere.
+
+What may be computed for several seeds at once draws through `uniform` and `normal`, which also take `Draws`: a source
+that gives every seed the numbers of its own generator (`intrigue.cohort.lanes`).
 """
 
 from __future__ import annotations
 
+import abc
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import TypeAlias
 
 import torch
+from torch import Generator, Tensor
 
 from intrigue.seeds import derive_seed
 from intrigue.state import State
@@ -40,6 +46,35 @@ class Streams:
         """Put every stream back where it stood."""
         for name, generator in self._generators.items():
             generator.set_state(state[name].cpu())
+
+
+class Draws(abc.ABC):
+    """A source of random numbers that is more than one generator."""
+
+    @abc.abstractmethod
+    def uniform(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+        """Numbers in [0, 1)."""
+
+    @abc.abstractmethod
+    def normal(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+        """Standard normal numbers."""
+
+
+Rng: TypeAlias = Generator | Draws
+
+
+def uniform(shape: Sequence[int], rng: Rng, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Numbers in [0, 1), on the generator's device."""
+    if isinstance(rng, Draws):
+        return rng.uniform(shape, dtype)
+    return torch.rand(tuple(shape), generator=rng, device=rng.device, dtype=dtype)
+
+
+def normal(shape: Sequence[int], rng: Rng, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Standard normal numbers, on the generator's device."""
+    if isinstance(rng, Draws):
+        return rng.normal(shape, dtype)
+    return torch.randn(tuple(shape), generator=rng, device=rng.device, dtype=dtype)
 
 
 @contextlib.contextmanager

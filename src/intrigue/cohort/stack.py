@@ -43,7 +43,7 @@ def stack_modules(modules: Sequence[nn.Module]) -> Stacked:
     for place, (module, own) in enumerate(zip(modules, slots, strict=True)):
         if _form(module, own) != form:
             raise ValueError(
-                f"module {place} ({type(module).__name__}) is built otherwise than the first ({type(modules[0]).__name__}): "
+                f"module {place} is built otherwise than the first, a {type(modules[0]).__name__}: "
                 "other classes, names, shapes, types or devices. Only modules of one configuration can be stacked."
             )
     leaves: dict[str, nn.Parameter] = {}
