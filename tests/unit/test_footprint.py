@@ -9,12 +9,17 @@ import pytest
 import torch
 from replay_world import World, plan_of, replay_of
 
-from conftest import TINY
+from conftest import TINY, make_spaces
 from intrigue import footprint
+from intrigue.agents.registry import AGENTS
 from intrigue.cli import main
+from intrigue.config import resolve
+from intrigue.envs import crew
 from intrigue.errors import ConfigError
 from intrigue.footprint import Footprint, of_replay, of_rollout, readable, refuse_too_large, rollout_bytes
 from intrigue.spaces import ActionSpec, ObsSpec, Spaces
+from intrigue.training import ahead
+from intrigue.training.build import build
 
 CPU = torch.device("cpu")
 ATARI = Spaces(ObsSpec("pixels", (4, 84, 84)), ActionSpec("discrete", sizes=(18,)))
@@ -112,6 +117,40 @@ def test_a_run_that_cannot_fit_is_refused_before_anything_is_created(
     said = capsys.readouterr().err
     assert all(text in said for text in ("TB", "free", flag))
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("frames", [1_000_000, 500])
+def test_a_replay_that_cannot_fit_is_refused_before_an_environment_process_starts(
+    monkeypatch: pytest.MonkeyPatch, frames: int
+) -> None:
+    """The pictures of a maze, 84 · 84 bytes: a million do not fit into 5 GB, 500 do, and then there is a pool."""
+    started: list[int] = []
+    monkeypatch.setattr(footprint, "free_bytes", lambda device: 5_000_000_000)
+    monkeypatch.setattr(ahead, "free_bytes", lambda device: 5_000_000_000)
+    monkeypatch.setattr(crew, "Remote", lambda slot, *_: started.append(slot) or _stop())
+    layer = {key: value for key, value in TINY.items() if key not in ("agent.rollout_steps", "pool.workers")}
+    config = resolve({**layer, "agent": "dqn", "env.view": "pixels", "agent.capacity": frames, "pool.workers": 2})
+    if frames == 500:
+        with pytest.raises(InterruptedError):
+            build(config)
+        assert started == [0]
+        return
+    with pytest.raises(ConfigError, match=r"needs 7\.\d+ GB, cpu has 5 GB free"):
+        build(config)
+    assert started == []
+
+
+def _stop() -> None:
+    raise InterruptedError
+
+
+@pytest.mark.parametrize("name", ["dqn", "ddpg"])
+def test_an_agents_plan_is_known_before_it_is_built(name: str) -> None:
+    entry = AGENTS.get(name)
+    given = {field: getattr(entry.cls.plan_of(entry.config(**{field: 77})), field) for field in ("capacity", "batch")}
+    assert given == {"capacity": 77, "batch": 77}
+    spaces = make_spaces("vector", "discrete" if name == "dqn" else "continuous")
+    assert entry.cls(entry.config(capacity=77), spaces, ("total",)).plan == entry.cls.plan_of(entry.config(capacity=77))
 
 
 def test_a_run_says_how_much_it_will_hold(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -95,7 +95,20 @@ class DDPG(ReplayAgent):
         super().__init__(cfg, spaces, streams)
         self.cfg = cfg
         self.rollout_steps = cfg.rollout_steps
-        self.plan = ReplayPlan(
+        self.plan = self.plan_of(cfg)
+        state, action = spaces.obs.size + spaces.skill, spaces.action.width
+        self.actor = Actor(state, action, cfg.hidden)
+        self.critic = TwinCritic(state, action, cfg.hidden, spaces.skill if cfg.critic == "successor" else 0)
+        self.target = freeze(copy.deepcopy(self.critic))
+        low, high = torch.tensor(spaces.action.low), torch.tensor(spaces.action.high)
+        self.register_buffer("middle", (high + low) / 2, persistent=False)
+        self.register_buffer("reach", (high - low) / 2, persistent=False)
+        self.execute("plain")
+
+    @classmethod
+    def plan_of(cls, cfg: DDPGConfig) -> ReplayPlan:
+        """What these settings ask of a replay."""
+        return ReplayPlan(
             capacity=cfg.capacity,
             batch=cfg.batch,
             learning_starts=cfg.learning_starts,
@@ -106,14 +119,6 @@ class DDPG(ReplayAgent):
             order="episodes",
             place=cfg.replay_place,
         )
-        state, action = spaces.obs.size + spaces.skill, spaces.action.width
-        self.actor = Actor(state, action, cfg.hidden)
-        self.critic = TwinCritic(state, action, cfg.hidden, spaces.skill if cfg.critic == "successor" else 0)
-        self.target = freeze(copy.deepcopy(self.critic))
-        low, high = torch.tensor(spaces.action.low), torch.tensor(spaces.action.high)
-        self.register_buffer("middle", (high + low) / 2, persistent=False)
-        self.register_buffer("reach", (high - low) / 2, persistent=False)
-        self.execute("plain")
 
     @classmethod
     def refusal(cls, cfg: DDPGConfig, spaces: Spaces) -> str | None:

@@ -93,7 +93,17 @@ class DQN(ReplayAgent):
         super().__init__(cfg, spaces, streams)
         self.cfg = cfg
         self.rollout_steps = cfg.rollout_steps
-        self.plan = ReplayPlan(
+        self.plan = self.plan_of(cfg)
+        self.online = QNetwork(spaces, cfg.hidden, cfg.features)
+        self.target = freeze(copy.deepcopy(self.online))
+        self.register_buffer("epsilon", torch.tensor(cfg.epsilon_start, dtype=torch.float64))
+        self._copies = 0
+        self.optimizer = torch.optim.Adam(self.online.parameters(), lr=cfg.learning_rate, eps=cfg.adam_eps)
+
+    @classmethod
+    def plan_of(cls, cfg: DQNConfig) -> ReplayPlan:
+        """What these settings ask of a replay."""
+        return ReplayPlan(
             capacity=cfg.capacity,
             batch=cfg.batch,
             learning_starts=cfg.learning_starts,
@@ -105,11 +115,6 @@ class DQN(ReplayAgent):
             importance_steps=cfg.importance_steps,
             place=cfg.replay_place,
         )
-        self.online = QNetwork(spaces, cfg.hidden, cfg.features)
-        self.target = freeze(copy.deepcopy(self.online))
-        self.register_buffer("epsilon", torch.tensor(cfg.epsilon_start, dtype=torch.float64))
-        self._copies = 0
-        self.optimizer = torch.optim.Adam(self.online.parameters(), lr=cfg.learning_rate, eps=cfg.adam_eps)
 
     @classmethod
     def refusal(cls, cfg: DQNConfig, spaces: Spaces) -> str | None:

@@ -23,6 +23,12 @@ class ReplayAgent(Agent):
     """How wrong the last update found each window, (B,), before it learned; None where priorities are not used."""
 
     @classmethod
+    def plan_of(cls, cfg: Any) -> ReplayPlan | None:
+        """The plan of an agent with these settings, where it can be said before the agent is built."""
+        del cfg
+        return None
+
+    @classmethod
     def refusal(cls, cfg: Any, spaces: Spaces) -> str | None:
         """Why this agent cannot act in these spaces, and what to use instead; None if it can."""
         del cfg, spaces

@@ -14,6 +14,7 @@ from intrigue.collect import Collector
 from intrigue.config import RunConfig
 from intrigue.curiosity import Curiosity
 from intrigue.envs.pool import Pool, make_pool
+from intrigue.envs.registry import ENVS
 from intrigue.errors import ConfigError, Problem
 from intrigue.execution import pick_mode
 from intrigue.footprint import of_replay, of_rollout, refuse_too_large
@@ -25,6 +26,7 @@ from intrigue.rng import Streams, seeded_construction
 from intrigue.skill_choice import SkillChoice
 from intrigue.skills import SkillCourse, SkillSpec
 from intrigue.spaces import Spaces
+from intrigue.training.ahead import refuse_ahead
 from intrigue.training.parts import Parts
 from intrigue.training.replay import ReplayParts
 
@@ -41,6 +43,9 @@ def pick_device(name: str) -> torch.device:
 def build(cfg: RunConfig, plugins: Sequence[Path] = ()) -> Parts | ReplayParts:
     """All parts of a run, not yet started."""
     device = pick_device(cfg.run.device)
+    for path in plugins:
+        ENVS.add_file(path)
+    refuse_ahead(cfg, device)
     pool = make_pool(cfg.env_id, cfg.env_options, cfg.pool, cfg.run.seed, plugins)
     try:
         return assemble(cfg, pool, device)
