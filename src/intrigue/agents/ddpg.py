@@ -145,6 +145,7 @@ class DDPG(ReplayAgent):
                 eps=cfg.adam_eps,
                 refusal=REFUSAL,
                 mode=mode,
+                fused=True,  # on a CPU Adam's many passes over three million weights take as long as two of the layers
             )
             for loss, network in ((self.critic_loss, self.critic), (self.actor_loss, self.actor))
         )
@@ -201,8 +202,8 @@ class DDPG(ReplayAgent):
         first = self._critic_step(obs, skill, action, reward, discount, next_obs, counts, noise[0])
         second = self._actor_step(obs, skill, counts, noise[1])
         with torch.no_grad():
-            for slow, fast in zip(self.target.parameters(), self.critic.parameters(), strict=True):
-                slow.lerp_(fast, self.cfg.target_rate)
+            slow, fast = list(self.target.parameters()), list(self.critic.parameters())
+            torch._foreach_lerp_(slow, fast, self.cfg.target_rate)  # the same numbers as one by one, in fewer launches
         return torch.cat([first, second])
 
     def critic_loss(
