@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Generator, Tensor
 
@@ -46,51 +47,90 @@ def draw_transitions(keep: Keep, count: int, high: int, rng: Generator) -> Drawn
     return Drawn(keep.low + picked // keep.num_envs, picked % keep.num_envs)
 
 
+class EpisodeTable(NamedTuple):
+    """Which episodes windows are drawn from, where the rows are; nothing of it is read back while drawing."""
+
+    ends: Tensor
+    """(room, 3): first step, last step and environment of episode number e in row e mod room."""
+    bounds: Tensor
+    """(3,): number of the first episode that counts, how many count, the first step that is remembered."""
+
+
+def draw_windows(table: EpisodeTable, chance: Tensor, steps: int) -> Drawn:
+    """Where windows of `steps` begin, for numbers (2, B) in [0, 1): which episode, and where in it."""
+    oldest, count, low = table.bounds.unbind()
+    chosen = (oldest + below(count, chance[0])) % len(table.ends)
+    first, last, env = table.ends[chosen].unbind(-1)
+    first = torch.maximum(first, low)
+    room = (last - first + 2 - steps).clamp_min(1)  # beginnings after which all steps are of the episode
+    return Drawn(first + below(room, chance[1]), env)
+
+
 class Episodes:
     """Finished episodes, each equally likely, and every window of n steps within it (URLB).
 
     Differs from URLB: an episode whose beginning was forgotten is drawn from as far as it is remembered.
     """
 
-    def __init__(self, num_envs: int) -> None:
-        self._begun = [0] * num_envs
+    def __init__(self, keep: Keep) -> None:
+        self._begun = [0] * keep.num_envs
         self._finished: deque[tuple[int, int, int]] = deque()  # first step, last step, environment
+        self._number = 0  # of the first of them
+        self._low = 0
+        self._written = 0  # episodes that are in the table
+        device = keep.ring.device
+        # An episode takes two rows or more, so there can never be more of them than this.
+        room = keep.ring.size // 2 + keep.num_envs
+        self.table = EpisodeTable(
+            torch.zeros(room, 3, dtype=torch.int64, device=device), torch.zeros(3, dtype=torch.int64, device=device)
+        )
 
     def __len__(self) -> int:
         return len(self._finished)
 
     def note(self, step: int, over: Array, valid: Array) -> None:
-        """Which environments' episodes are over (N,) after this step; a row that is not valid begins one anew."""
-        for env in (over | ~valid).nonzero()[0].tolist():
-            if over[env]:
-                self._finished.append((self._begun[env], step, env))
-            self._begun[env] = step + 1
+        """Which environments' episodes are over (T, N) after the steps from this one on; invalid rows begin them anew.
 
-    def forget(self, low: int) -> None:
-        """Steps before `low` are not remembered any more."""
+        `show` lets draws know of it.
+        """
+        for t, env in np.argwhere(over | ~valid).tolist():
+            if over[t, env]:
+                self._finished.append((self._begun[env], step + t, env))
+            self._begun[env] = step + t + 1
+
+    def show(self, low: int) -> None:
+        """Draw from all that was noted; steps before `low` are not remembered any more."""
         while self._finished and self._finished[0][1] < low:
             self._finished.popleft()
+            self._number += 1
+        ends, bounds = self.table
+        total = self._number + len(self._finished)
+        fresh = list(self._finished)[max(self._written, self._number) - self._number :] if total > self._written else []
+        if fresh:
+            rows = torch.arange(total - len(fresh), total, device=ends.device) % len(ends)
+            ends.index_copy_(0, rows, torch.tensor(fresh, device=ends.device))
+        if fresh or low != self._low:
+            bounds.copy_(torch.tensor([self._number, len(self._finished), low]))
+        self._written, self._low = total, low
 
     def read_off(self, keep: Keep) -> None:
         """Find the episodes again among the rows that are kept."""
         self._begun = [keep.first] * keep.num_envs
         self._finished.clear()
+        self._number = self._written = 0
+        self._low = -1
         over, valid = keep.endings(keep.first, keep.steps)
-        for step in range(keep.first, keep.steps):
-            self.note(step, over[step - keep.first], valid[step - keep.first])
+        self.note(keep.first, over, valid)
+        self.show(keep.low)
 
     def finished(self) -> list[tuple[int, int, int]]:
         """First step, last step and environment of each, in the order in which they ended."""
         return list(self._finished)
 
-    def draw(self, keep: Keep, count: int, steps: int, rng: Generator) -> Drawn:
+    def draw(self, count: int, steps: int, rng: Generator) -> Drawn:
         """Where windows of `steps` begin."""
-        device = keep.ring.device
-        table = torch.tensor(list(self._finished), device=device)  # (E, 3)
-        first, last, env = table[below(len(table), uniform(count, rng, device))].unbind(-1)
-        first = first.clamp_min(keep.low)
-        room = (last - first + 2 - steps).clamp_min(1)  # beginnings after which all steps are of the episode
-        return Drawn(first + below(room, uniform(count, rng, device)), env)
+        chance = torch.rand(2, count, generator=rng, device=rng.device, dtype=torch.float64)
+        return draw_windows(self.table, chance.to(self.table.ends.device), steps)
 
 
 class Priorities:

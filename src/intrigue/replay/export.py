@@ -119,7 +119,7 @@ def _rebuilt(kept: Any) -> tuple[Keep, Spaces]:
 
 def _whole_episodes(keep: Keep) -> tuple[list[tuple[int, int, int]], int]:
     """(first step, last step, environment) of each, in the order they ended; and how many transitions are in none."""
-    episodes = Episodes(keep.num_envs)
+    episodes = Episodes(keep)
     episodes.read_off(keep)
     whole = []
     for first, last, env in episodes.finished():

@@ -62,46 +62,67 @@ class Keep:
         """Steps that are complete."""
         self.first = 0
         """The first step all of whose rows are remembered."""
-        self._span = self.ring.size // num_envs + 2
-        self.grid = torch.zeros(self._span, num_envs, dtype=torch.int64, device=device)
-        self._begins = np.zeros(self._span, dtype=np.int64)
+        self.span = self.ring.size // num_envs + 2
+        self.grid = torch.zeros(self.span, num_envs, dtype=torch.int64, device=device)
+        self._begins = np.zeros(self.span, dtype=np.int64)
         self._open = np.zeros(num_envs, dtype=np.int64)
         self._chunks: dict[int, Chunk] = {}
 
     @property
     def low(self) -> int:
         """The first step whose observations can be rebuilt."""
-        return self.first + max(self.stack - 1, 0) if self.first else 0
+        return self.low_at(self.ring.head)
+
+    def low_at(self, head: int) -> int:
+        """The same when `head` rows have been written."""
+        first = self.first_at(head)
+        return first + max(self.stack - 1, 0) if first else 0
 
     def begin(self, frames: Array) -> None:
         """New episodes everywhere, in these states (N, *frame)."""
-        self._place(self.ring.append(frames, np.zeros(self.num_envs), end=False))
+        none = np.zeros(self.num_envs)
+        self._place(self.ring.append(frames, none, none.astype(bool))[None])
 
-    def add(self, taken: Taken) -> None:
-        """The step that was taken from the open rows."""
-        left, valid = self._open, taken.valid
+    def extend(self, taken: Taken) -> None:
+        """T steps in a row, each field (T, N, ...), the first of them taken from the open rows.
+
+        In one piece, because a device is asked as often for a thousand rows as for one.
+        """
+        ring, valid = self.ring, taken.valid
         over = (taken.terminated | taken.truncated) & valid
-        ends = np.flatnonzero(over)
-        ended = self.ring.append(taken.reached[ends], self.ring.head + np.arange(len(ends)) - left[ends], end=True)
-        following = self.ring.head + np.arange(self.num_envs)
-        back = np.where(over | ~valid, 0, following - left)
-        after = self.ring.append(taken.frames, back, end=False)
-        successor = after.copy()
-        successor[ends] = ended
-        self.ring.write(
-            left,
-            {
-                "action": taken.action,
-                "skill": taken.skill,
-                "reward": taken.reward,
-                "terminated": taken.terminated & valid,
-                "truncated": taken.truncated & valid,
-                "valid": valid,
-                "ahead": successor - left,
-            },
-        )
+        ended, after = self.numbers(over)
+        left = np.concatenate([self._open[None], after[:-1]])
+        successor = np.where(over, ended, after)
+        count = int(over.sum()) + after.size
+        frames = np.empty((count, *taken.frames.shape[2:]), taken.frames.dtype)
+        back, end = np.zeros(count, dtype=np.int32), np.zeros(count, dtype=bool)
+        frames[after - ring.head], frames[ended[over] - ring.head] = taken.frames, taken.reached[over]
+        back[after - ring.head] = np.where(over | ~valid, 0, after - left)
+        back[ended[over] - ring.head], end[ended[over] - ring.head] = (ended - left)[over], True
+        ring.append(frames, back, end)
+        transitions = {
+            "action": taken.action,
+            "skill": taken.skill,
+            "reward": taken.reward,
+            "terminated": taken.terminated & valid,
+            "truncated": taken.truncated & valid,
+            "valid": valid,
+            "ahead": successor - left,
+        }
+        ring.write(left.ravel(), {name: each.reshape(left.size, *each.shape[2:]) for name, each in transitions.items()})
         self.steps += 1
         self._place(after)
+
+    def numbers(self, over: Array) -> tuple[Array, Array]:
+        """Which rows the next T steps will get, given where they end episodes (T, N).
+
+        (T, N) each: of the states that episodes ended in (meaningless elsewhere), and of the states to go on from. A
+        step's ends come first.
+        """
+        rank = over.cumsum(1)  # (T, N)
+        ends = rank[:, -1:]
+        begins = self.ring.head + (ends + self.num_envs).cumsum(0) - ends - self.num_envs  # (T, 1)
+        return begins + rank - 1, begins + ends + np.arange(self.num_envs)
 
     def cut(self, frames: Array) -> None:
         """The environments began anew, in these states: what was under way ends in the states it had reached."""
@@ -115,16 +136,16 @@ class Keep:
 
     def rows(self, steps: Tensor, envs: Tensor) -> Tensor:
         """The rows of these steps and environments."""
-        return self.grid[steps % self._span, envs]
+        return self.grid[steps % self.span, envs]
 
     def slots(self, steps: Tensor, envs: Tensor) -> Tensor:
         """A number below `slot_count` for every remembered (step, environment)."""
-        return steps % self._span * self.num_envs + envs
+        return steps % self.span * self.num_envs + envs
 
     @property
     def slot_count(self) -> int:
         """How many (step, environment) there is room for."""
-        return self._span * self.num_envs
+        return self.span * self.num_envs
 
     def current(self) -> Tensor:
         """The observations of the open rows, (N, *obs), on the ring's device."""
@@ -145,15 +166,23 @@ class Keep:
         return torch.arange(self.num_envs, device=self.ring.device)
 
     def _rows_of(self, step: int) -> Array:
-        return int(self._begins[step % self._span]) + np.arange(self.num_envs)
+        return int(self._begins[step % self.span]) + np.arange(self.num_envs)
+
+    def first_at(self, head: int) -> int:
+        """The first step all of whose rows are remembered when `head` rows have been written."""
+        oldest, first = self.ring.oldest_at(head), self.first
+        while self._begins[first % self.span] < oldest:
+            first += 1
+        return first
 
     def _place(self, rows: Array) -> None:
-        """These rows are those of the step under way; steps whose rows were written over are forgotten."""
-        self._open = rows
-        self.grid[self.steps % self._span] = torch.from_numpy(rows).to(self.ring.device)
-        self._begins[self.steps % self._span] = rows[0]
-        while self._begins[self.first % self._span] < self.ring.oldest:
-            self.first += 1
+        """These rows (T, N) are of the steps from `self.steps` on, the last of which is under way."""
+        self._open = rows[-1]
+        steps = np.arange(self.steps, self.steps + len(rows)) % self.span
+        self.grid[torch.from_numpy(steps).to(self.ring.device)] = torch.from_numpy(rows).to(self.ring.device)
+        self._begins[steps] = rows[:, 0]
+        self.steps += len(rows) - 1
+        self.first = self.first_at(self.ring.head)
 
     def adopt(self, head: int, steps: int) -> None:
         """Rows 0 to `head` were written from outside: those of `steps` steps, and the open ones."""
@@ -163,7 +192,7 @@ class Keep:
     def state_dict(self) -> State:
         """Settled chunks, which share the ring's memory, and copies of the rows that may still change."""
         ring, chunk = self.ring, self.ring.chunk
-        settled = int(self._begins[max(self.steps - 1, self.first) % self._span]) // chunk
+        settled = int(self._begins[max(self.steps - 1, self.first) % self.span]) // chunk
         numbers = range(ring.oldest // chunk, max(settled, ring.oldest // chunk))
         kept = {number: self._chunks.get(number) or self._chunk(number) for number in numbers}
         self._chunks = kept
@@ -171,7 +200,7 @@ class Keep:
             "head": ring.head,
             "steps": self.steps,
             "first": self.first,
-            "first_row": int(self._begins[self.first % self._span]),
+            "first_row": int(self._begins[self.first % self.span]),
             "chunks": list(kept.values()),
             "rest": [
                 {name: rows.clone() for name, rows in ring.slice(start, stop).items()}
@@ -216,6 +245,6 @@ class Keep:
         numbers = torch.arange(first_row, self.ring.head, device=self.ring.device)
         states = numbers[~self.ring.get("end", numbers)].view(-1, self.num_envs)
         steps = torch.arange(self.first, self.steps + 1, device=self.ring.device)
-        self.grid[steps % self._span] = states
-        self._begins[steps.cpu().numpy() % self._span] = states[:, 0].cpu().numpy()
+        self.grid[steps % self.span] = states
+        self._begins[steps.cpu().numpy() % self.span] = states[:, 0].cpu().numpy()
         self._open = states[-1].cpu().numpy()

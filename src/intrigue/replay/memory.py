@@ -49,7 +49,7 @@ class Replay:
         self.keep = Keep(row_layout(spaces, stack), plan.capacity, num_envs, stack, kept_on, plan.steps)
         self.rng = Generator(device)
         self.rng.manual_seed(derive_seed(seed, STREAM))
-        self.episodes = Episodes(num_envs) if plan.order == "episodes" else None
+        self.episodes = Episodes(self.keep) if plan.order == "episodes" else None
         self.priorities = Priorities(self.keep, plan.priority) if plan.priority else None
 
     def begin(self, frames: Array) -> None:
@@ -58,11 +58,15 @@ class Replay:
 
     def add(self, taken: Taken) -> None:
         """One step of every environment."""
+        self.extend(Taken(*(each[None] for each in taken)))
+
+    def extend(self, taken: Taken) -> None:
+        """T steps of every environment, each field (T, N, ...)."""
         step = self.keep.steps
-        self.keep.add(taken)
+        self.keep.extend(taken)
         if self.episodes is not None:
             self.episodes.note(step, (taken.terminated | taken.truncated) & taken.valid, taken.valid)
-            self.episodes.forget(self.keep.low)
+            self.episodes.show(self.keep.low)
         self._admit()
 
     def cut(self, frames: Array) -> None:
@@ -116,7 +120,7 @@ class Replay:
     def single(self, count: int, rng: Generator) -> Transitions:
         """`count` single transitions (1, count, ...) drawn as windows are, apart from what updates draw."""
         if self.episodes is not None:
-            drawn = self.episodes.draw(self.keep, count, 1, rng)
+            drawn = self.episodes.draw(count, 1, rng)
         else:
             drawn = draw_transitions(self.keep, count, self.keep.steps, rng)
         start = self.keep.rows(drawn.step, drawn.env)
@@ -129,7 +133,7 @@ class Replay:
 
     def _draw(self) -> Drawn:
         if self.episodes is not None:
-            return self.episodes.draw(self.keep, self.plan.batch, self.plan.steps, self.rng)
+            return self.episodes.draw(self.plan.batch, self.plan.steps, self.rng)
         if self.priorities is not None:
             return self.priorities.draw(self.plan.batch, self.rng)
         return draw_transitions(self.keep, self.plan.batch, self.high, self.rng)

@@ -64,44 +64,11 @@ def ring_shape(capacity: int) -> tuple[int, int]:
     return -(-capacity // chunk) + 1, chunk
 
 
-class RowRing:
-    """Preallocated rows on one device."""
+class Rows:
+    """Rows that can be read: their fields (size, ...), wherever they came from."""
 
-    def __init__(self, layout: Layout, capacity: int, device: torch.device) -> None:
-        self.chunks, self.chunk = ring_shape(capacity)
-        self.size = self.chunks * self.chunk
-        self.device = device
-        # Zeros of the host are not touched before they are written, so a ring grows into its memory.
-        self.fields = {
-            name: torch.zeros(self.size, *shape, dtype=dtype, device=device) for name, (shape, dtype) in layout.items()
-        }
-        self.head = 0
-        """Rows ever written."""
-
-    @property
-    def oldest(self) -> int:
-        """The first row that is still remembered."""
-        newest_chunk = max(0, self.head - 1) // self.chunk
-        return max(0, newest_chunk - self.chunks + 1) * self.chunk
-
-    def append(self, frames: Array, back: Array, *, end: bool) -> Array:
-        """The numbers (M,) of new rows with these frames (M, *frame), `back` rows after their predecessors (M,)."""
-        count = len(frames)
-        numbers = np.arange(self.head, self.head + count)
-        places = self.places(torch.from_numpy(numbers).to(self.device))
-        for name in self.fields.keys() - {"frame", "back", "end"}:
-            # What was here a lap ago must not show in rows that are never completed: equal pasts, equal bytes.
-            self.fields[name].index_fill_(0, places, 0)
-        self.write(numbers, {"frame": frames, "back": back.astype(np.int32), "end": np.full(count, end)})
-        self.head += count
-        return numbers
-
-    def write(self, numbers: Array, values: Mapping[str, Array | Tensor]) -> None:
-        """Fill some fields of some rows, (M, ...) each."""
-        places = self.places(torch.from_numpy(numbers).to(self.device))
-        for name, rows in values.items():
-            field = self.fields[name]
-            field.index_copy_(0, places, _tensor(rows).to(field.device, field.dtype))
+    def __init__(self, fields: Mapping[str, Tensor], size: int) -> None:
+        self.fields, self.size = fields, size
 
     def places(self, rows: Tensor) -> Tensor:
         """Where rows lie."""
@@ -123,6 +90,54 @@ class RowRing:
         for _ in range(stack - 1):
             chain.append(chain[-1] - self.get("back", chain[-1]))
         return self.get("frame", torch.stack(chain[::-1], -1))
+
+
+class RowRing(Rows):
+    """Preallocated rows on one device."""
+
+    def __init__(self, layout: Layout, capacity: int, device: torch.device) -> None:
+        self.chunks, self.chunk = ring_shape(capacity)
+        self.device = device
+        size = self.chunks * self.chunk
+        # Zeros of the host are not touched before they are written, so a ring grows into its memory.
+        super().__init__(
+            {name: torch.zeros(size, *shape, dtype=dtype, device=device) for name, (shape, dtype) in layout.items()},
+            size,
+        )
+        self.head = 0
+        """Rows ever written."""
+
+    @property
+    def oldest(self) -> int:
+        """The first row that is still remembered."""
+        return self.oldest_at(self.head)
+
+    def oldest_at(self, head: int) -> int:
+        """The first row that is remembered when `head` rows have been written."""
+        newest_chunk = max(0, head - 1) // self.chunk
+        return max(0, newest_chunk - self.chunks + 1) * self.chunk
+
+    def append(self, frames: Array, back: Array, end: Array) -> Array:
+        """The numbers (M,) of new rows with these frames (M, *frame), `back` rows after their predecessors (M,).
+
+        `end` (M,): from which nothing will be done.
+        """
+        count = len(frames)
+        numbers = np.arange(self.head, self.head + count)
+        places = self.places(torch.from_numpy(numbers).to(self.device))
+        for name in self.fields.keys() - {"frame", "back", "end"}:
+            # What was here a lap ago must not show in rows that are never completed: equal pasts, equal bytes.
+            self.fields[name].index_fill_(0, places, 0)
+        self.write(numbers, {"frame": frames, "back": back.astype(np.int32), "end": end})
+        self.head += count
+        return numbers
+
+    def write(self, numbers: Array, values: Mapping[str, Array | Tensor]) -> None:
+        """Fill some fields of some rows, (M, ...) each."""
+        places = self.places(torch.from_numpy(numbers).to(self.device))
+        for name, rows in values.items():
+            field = self.fields[name]
+            field.index_copy_(0, places, _tensor(rows).to(field.device, field.dtype))
 
     def slice(self, first: int, last: int) -> dict[str, Tensor]:
         """All fields of rows `first` to `last`, which must lie in one chunk: views into the ring."""
