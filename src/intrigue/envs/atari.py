@@ -3,7 +3,7 @@
     observation   (4, 84, 84) uint8: the last four pictures, each the brighter of two frames, grey (`atari_screen`)
     action        one of the game's minimal set, repeated for four frames
     reward        the score gained in those frames, as the game counts it, never clipped
-    episode       a whole game, or a life under `dqn`; cut off (truncated) at the protocol's limit of frames
+    episode       a whole game, or a life under `dqn` (evaluations play on); cut off (truncated) at the limit of frames
 
 Sticky actions are drawn per frame from the environment's own stream: with probability p the action of the frame
 before is repeated, whatever was asked for; before the first frame of a game that action is the no-op. Resume is exact
@@ -74,6 +74,10 @@ class Atari(Env):
     @classmethod
     def check_name(cls, name: str) -> list[str]:
         return check_name(name)
+
+    @property
+    def goes_on(self) -> bool:
+        return self._goes_on
 
     def reset(self, seed: int | None) -> Array:
         if seed is not None:

@@ -80,6 +80,11 @@ class Env(abc.ABC):
     def step(self, action: Array) -> Step:
         """One agent step. Never resets by itself."""
 
+    @property
+    def goes_on(self) -> bool:
+        """Whether what ended was one life of a game that `reset(None)` goes on with; whoever scores games adds them."""
+        return False
+
     def stagger(self, fraction: float) -> None:
         """Shorten the first episode by this share of the time limit; called once, right after the first reset.
 

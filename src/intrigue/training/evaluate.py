@@ -1,4 +1,8 @@
-"""Playing a trained agent on the raw task, one environment, one episode after another."""
+"""Playing a trained agent on the raw task, one environment, one episode after another.
+
+Where a lost life ends an episode of training (`Env.goes_on`), an episode here is the whole game, all lives added: that
+is the score papers report.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +67,7 @@ def play(folder: RunFolder, episodes: int, *, seed: int, greedy: bool, film: boo
 def play_episodes(
     agent: Agent, env: Env, course: SkillCourse, seeds: Sequence[int], rng: Generator, *, greedy: bool, film: bool
 ) -> Played:
-    """One episode from each seed, on the agent's device, which is the generator's."""
+    """One episode or whole game from each seed, on the agent's device, which is the generator's."""
     played = Played()
     for episode, seed in enumerate(seeds):
         obs, total, length, ended = env.reset(seed), 0.0, 0, False
@@ -76,6 +80,8 @@ def play_episodes(
             obs, total, length = step.obs, total + step.reward, length + 1
             ended = step.terminated or step.truncated
             course.advance(torch.tensor([ended]))
+            if ended and env.goes_on:
+                obs, ended = env.reset(None), False
         played.returns.append(total)
         played.lengths.append(length)
     return played
