@@ -52,8 +52,10 @@ class Console:
         quiet: bool = False,
         stream: TextIO | None = None,
         clock: Callable[[], float] = time.monotonic,
+        seeds: int = 1,
     ) -> None:
         self._total = total_steps
+        self._seeds = seeds  # runs that take each step together; the rate is that of all of them
         self._quiet = quiet
         self._stream = sys.stderr if stream is None else stream
         self._clock = clock
@@ -118,10 +120,10 @@ class Console:
         """(place in the line, text), the most important first."""
         assert self._latest is not None
         step, frame, metrics = self._latest
-        parts = [(0, f"{self._share(step):4.0%}"), (1, f"{step:,}/{self._total:,} steps")]
+        parts = [(0, f"{self._share(step):4.0%}"), (1, f"{step:,}/{self._total:,} steps{self._times()}")]
         rate = self._rate()
         if rate is not None:
-            parts.append((3, f"{_short(rate)} steps/s"))
+            parts.append((3, f"{_short(rate * self._seeds)} steps/s"))
             if rate > 0 and step < self._total:
                 parts.append((4, f"{_duration((self._total - step) / rate)} left"))
         for place, (label, names, form) in enumerate(HEADLINES, start=5):
@@ -154,6 +156,9 @@ class Console:
             return os.get_terminal_size(self._stream.fileno()).columns or self._rich.width
         except (OSError, ValueError):
             return self._rich.width
+
+    def _times(self) -> str:
+        return f" of {self._seeds} seeds" if self._seeds > 1 else ""
 
     def _share(self, step: int) -> float:
         return min(1.0, step / self._total) if self._total > 0 else 1.0

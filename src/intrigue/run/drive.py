@@ -1,0 +1,99 @@
+"""The loop around training: note, show, save, stop; the same for one run and for several that step together."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from intrigue.errors import RunError
+from intrigue.run import checkpoint
+from intrigue.run.console import Console
+from intrigue.run.live import LiveRun
+from intrigue.run.signals import StopRequest
+from intrigue.run.stops import next_stop
+from intrigue.training.loops import loop_all, of_seed
+from intrigue.types import Metrics
+
+
+def drive(runs: Sequence[LiveRun], stop: StopRequest, place: Path, *, quiet: bool, until: int | None = None) -> None:
+    """Train runs that are at one step to their last, or to `until`; `place` is what `intrigue resume` takes up.
+
+    They have equal settings but for their seeds, and are saved at the same steps, the last of all among them.
+
+    Raises:
+        Interrupted: a signal came; all are saved at the same step.
+        RunError: one failed, and all stopped.
+    """
+    cfg, step, frames = runs[0].cfg, runs[0].step, runs[0].parts.collector.pool.frames_per_step
+    last = cfg.run.steps if until is None else min(until, cfg.run.steps)
+    every = cfg.run.checkpoint_every
+
+    def stops(step: int) -> int:
+        return step + 1 if stop else next_stop(cfg, step, runs[0].log_every, last)
+
+    with (
+        contextlib.closing(Console(cfg.run.steps, quiet=quiet, seeds=len(runs))) as console,
+        contextlib.ExitStack() as stack,
+    ):
+        _introduce(runs, console)
+        stack.enter_context(_explained(runs, place))
+        for run in runs:
+            stack.enter_context(run.training())
+        for progresses in loop_all([run.parts for run in runs], cfg.curiosity.warmup_steps, stops):
+            before, step = step, progresses[0].step
+            shown = []
+            for run, progress in zip(runs, progresses, strict=True):
+                with _named(run, runs):
+                    shown.append(run.note(progress))
+            console.update(step, step * frames, mean_of(shown))
+            if step >= cfg.run.steps or stop or before // every != step // every:
+                for run in runs:
+                    with _named(run, runs):
+                        run.save()
+            if step >= last:
+                return
+            stop.raise_if_set(f"saved at step {step}; go on with `intrigue resume {place}`")
+
+
+def mean_of(rows: Sequence[Metrics]) -> Metrics:
+    """The mean of each figure over the rows that have it as a number."""
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    found = {name: [row[name] for row in rows if name in row and row[name] == row[name]] for name in names}
+    return {name: sum(values) / len(values) for name, values in found.items() if values}
+
+
+def _introduce(runs: Sequence[LiveRun], console: Console) -> None:
+    need = runs[0].parts.footprint
+    console.say(str(dataclasses.replace(need, bytes=need.bytes * len(runs))))
+    for run in runs:
+        for note in run.notes:
+            console.say(note if len(runs) == 1 else f"seed {run.cfg.run.seed}: {note}")
+
+
+def _named(run: LiveRun, runs: Sequence[LiveRun]) -> contextlib.AbstractContextManager[None]:
+    return of_seed(run.cfg.run.seed) if len(runs) > 1 else contextlib.nullcontext()
+
+
+@contextlib.contextmanager
+def _explained(runs: Sequence[LiveRun], place: Path) -> Iterator[None]:
+    """A scope whose failures say how far the runs came and what is left of them."""
+    try:
+        yield
+    except RunError as error:
+        if len(runs) == 1:
+            kept = f"its {_kept(runs[0])} in {runs[0].folder.path}"
+            raise type(error)(f"{error}\nThe run stopped at step {runs[0].step}; {kept}.") from error
+        states: dict[str, list[str]] = {}
+        for run in runs:
+            states.setdefault(_kept(run), []).append(str(run.cfg.run.seed))
+        kept = "; ".join(f"of seed {', '.join(seeds)} the {state}" for state, seeds in states.items())
+        kept = f"of each the {next(iter(states))}" if len(states) == 1 else kept
+        text = f"All {len(runs)} seeds stopped, last noted at step {runs[0].step}; {kept} in {place}."
+        raise type(error)(f"{error}\n{text}") from error
+
+
+def _kept(run: LiveRun) -> str:
+    last = checkpoint.verify(run.folder.checkpoints)
+    return f"checkpoint of step {last.step} is intact" if last.ok else "newest checkpoint is damaged"
