@@ -14,7 +14,7 @@ With `streams="two"` the parts are also handed on apart, for a learner with two 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium as gym
 import torch
@@ -34,7 +34,16 @@ from intrigue.rng import Streams, seeded_construction
 from intrigue.skills import check_skill
 from intrigue.spaces import ActionCodec, ObsCodec, Spaces
 from intrigue.state import State
-from intrigue.types import Metrics, Prepared, RewardStep, Stream, Transitions
+from intrigue.types import Metrics, Parts, Prepared, RewardStep, Stream, Transitions
+
+
+class Mixed(NamedTuple):
+    """A batch's reward, what it was made of, each (T, N), and the scale of the bonus, ()."""
+
+    reward: Tensor
+    bonus: Tensor
+    extrinsic: Tensor
+    scale: Tensor
 
 
 class Curiosity(nn.Module):
@@ -151,15 +160,12 @@ class Curiosity(nn.Module):
         check_shapes(batch, self.spaces, self.skills.width if self.skills else 0)
         if self.cfg.idle:
             return self._mix(batch, torch.zeros_like(batch.reward, dtype=torch.float32), 0.0)
-        with torch.no_grad(), exact_float32():
-            prepared = self.reward.encoded(self.prepare(batch))
-            raw, parts = self.reward.score_parts(prepared)
-            raw = raw.to(torch.float32) * batch.valid
+        prepared, raw, parts = self.scored(batch)
         check_finite("the intrinsic reward", raw)
         loss = self.learner.fit(prepared)
         with torch.no_grad(), exact_float32():
             self.reward.observe(prepared, parts)
-        if self.cfg.obs_moments == "running":
+        if self.cfg.obs_moments == "running" and self.cfg.obs_norm != "none":
             self.obs_moments.observe(batch.next_obs[batch.valid])
         step = self._mix(batch, raw, loss)
         step.metrics.update({f"intrinsic/part/{name}": float(part.mean()) for name, part in parts.items()})
@@ -209,29 +215,48 @@ class Curiosity(nn.Module):
         normal = (obs - moments.mean.float()).div_(std.float())  # bytes become floats on the way, in one pass
         return normal.clamp_(-cfg.obs_clip, cfg.obs_clip) if cfg.obs_clip else normal
 
-    def _mix(self, batch: Transitions, raw: Tensor, loss: float) -> RewardStep:
-        cfg, coefficient = self.cfg, self.coefficient()
-        self.steps_seen += raw.numel()
+    @torch.no_grad()
+    def scored(self, batch: Transitions) -> tuple[Prepared, Tensor, Parts]:
+        """The first two of the five steps: the batch as rewards see it, the raw bonus (T, N), and its parts."""
+        with exact_float32():
+            prepared = self.reward.encoded(self.prepare(batch))
+            raw, parts = self.reward.score_parts(prepared)
+            return prepared, raw.to(torch.float32) * batch.valid, parts
+
+    @torch.no_grad()
+    def mixed(self, batch: Transitions, raw: Tensor, coefficient: float) -> Mixed:
+        """The last two: the scale moves on, and bonus and task reward become one. Reads nothing back from a device."""
+        cfg = self.cfg
         extrinsic = batch.reward.float()
         extrinsic = extrinsic.clamp(-cfg.ext_clip, cfg.ext_clip) if cfg.ext_clip else extrinsic
         if cfg.scale == "total":
             total = coefficient * raw + cfg.ext_coef * extrinsic
             self.scale.observe(total)
             scale = self.scale.scale()
-            mixed, bonus = total / scale, raw / scale
-        else:
-            if isinstance(self.scale, ValueScale):
-                self.scale.observe(raw, batch.valid)
-            else:  # a chain of returns runs on through rows that are no transitions
-                self.scale.observe(raw)
-            scale = 1.0 if cfg.scale == "none" else self.scale.scale()
-            bonus = raw / scale
-            mixed = coefficient * bonus + cfg.ext_coef * extrinsic
+            return Mixed(total / scale, raw / scale, extrinsic, scale)
+        if cfg.scale == "none":
+            return Mixed(coefficient * raw + cfg.ext_coef * extrinsic, raw, extrinsic, raw.new_ones(()))
+        if isinstance(self.scale, ValueScale):
+            self.scale.observe(raw, batch.valid)
+        else:  # a chain of returns runs on through rows that are no transitions
+            self.scale.observe(raw)
+        scale = self.scale.scale()
+        bonus = raw / scale
+        return Mixed(coefficient * bonus + cfg.ext_coef * extrinsic, bonus, extrinsic, scale)
+
+    def _mix(self, batch: Transitions, raw: Tensor, loss: float) -> RewardStep:
+        cfg, coefficient = self.cfg, self.coefficient()
+        self.steps_seen += raw.numel()
+        mixed = self.mixed(batch, raw, coefficient)
         if cfg.streams == "two":
-            streams = [Stream("extrinsic", extrinsic, cfg.ext_coef), Stream("intrinsic", bonus, coefficient)]
+            streams = [
+                Stream("extrinsic", mixed.extrinsic, cfg.ext_coef),
+                Stream("intrinsic", mixed.bonus, coefficient),
+            ]
         else:
-            streams = [Stream("total", mixed, 1.0)]
+            streams = [Stream("total", mixed.reward, 1.0)]
         counted = valid_moments(raw, batch.valid)
+        scale = float(mixed.scale)
         metrics: Metrics = {
             "intrinsic/raw_mean": float(counted.mean),
             "intrinsic/raw_std": float(counted.var.sqrt()),
@@ -241,7 +266,7 @@ class Curiosity(nn.Module):
             "intrinsic/coefficient": coefficient,
             "losses/intrinsic": loss,
         }
-        return RewardStep(reward=mixed, intrinsic=raw, streams=tuple(streams), metrics=metrics)
+        return RewardStep(reward=mixed.reward, intrinsic=raw, streams=tuple(streams), metrics=metrics)
 
     def state_dict(self, *args: Any, **kwargs: Any) -> State:
         """Everything: networks, optimiser, moments, scale, memories, coefficient position, random streams."""

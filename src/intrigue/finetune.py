@@ -174,6 +174,7 @@ def transfer(given: Snapshot, parts: AnyParts, origin: str) -> dict[str, Any]:
         )
     reward = str(given.about["reward"]["name"])
     copied = {"agent": copy_weights(agent, given.agent, COPIED_OF_PROTO if reward == "proto" else COPIED, given.path)}
+    agent.follow()
     if reward == "aps":
         copied["reward"] = copy_weights(curiosity.reward, given.reward, FEATURES_OF_APS, given.path)
     return {"finetuned_from": {"run": origin, "snapshot": given.mark, "digest": given.digest, "copied": copied}}

@@ -122,9 +122,9 @@ class ReturnScale(nn.Module):
         self.carry = sums[-1].clone()
         self.moments.observe(sums)
 
-    def scale(self) -> float:
-        """The number rewards are divided by."""
-        return float(self.moments.std())
+    def scale(self) -> Tensor:
+        """The number rewards are divided by, (), float32."""
+        return self.moments.std().float()
 
 
 class ValueScale(nn.Module):
@@ -140,6 +140,6 @@ class ValueScale(nn.Module):
         counted = torch.ones_like(reward, dtype=torch.bool) if valid is None else valid
         self.moments.commit(self.moments.moments().merged(valid_moments(reward, counted)))
 
-    def scale(self) -> float:
-        """The number rewards are divided by."""
-        return float(self.moments.std())
+    def scale(self) -> Tensor:
+        """The number rewards are divided by, (), float32."""
+        return self.moments.std().float()

@@ -17,6 +17,8 @@ Differs from URLB: bounds other than ±1 are scaled to; a state that truly ends 
 tasks have none). n-step windows end where the skill changes. Updates follow the environment's step where URLB's precede
 it, so the first comes two steps later. A batch is drawn from all finished episodes, not from the quarter that one of
 four loading processes holds. States only: URLB's convolutions for pixels are not here.
+With `overlap` the exploring actor is the one before the last update (URLB's is never behind): what a step and an update
+wait for of each other is gone, and a GPU learns from one while the environments take the next.
 Cost: per update two passes of each network without gradient or less, and two with.
 """
 
@@ -26,7 +28,7 @@ import copy
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, final
+from typing import Literal, NamedTuple, final
 
 import torch
 from torch import Generator, Tensor
@@ -40,6 +42,7 @@ from intrigue.networks import freeze
 from intrigue.optim import load_optimizer_state, optimizer_state
 from intrigue.replay.agent import ReplayAgent
 from intrigue.replay.plan import ReplayPlan
+from intrigue.rng import Draws, normal
 from intrigue.spaces import Spaces
 from intrigue.state import State
 from intrigue.types import Acted, Extras, Metrics, Stream, Transitions
@@ -68,6 +71,7 @@ class DDPGConfig:
     noise: NonNegativeFloat = 0.2  # σ: URLB stddev_schedule, constant
     noise_clip: PositiveFloat = 0.3  # c, while learning: URLB stddev_clip
     hidden: PositiveInt = 1024  # width of every layer: URLB hidden_dim
+    overlap: bool = False  # act as the actor was one update ago, so that a GPU learns while environments step
     critic: Literal["plain", "successor"] = "plain"  # successor: Q is the skill times successor features, as URLB's APS
     rollout_steps: PositiveInt = 1_000  # steps of each environment between two log lines: an episode of URLB's walker
 
@@ -77,6 +81,21 @@ class DDPGConfig:
         if self.capacity < self.batch:
             return [f"capacity: {self.capacity} transitions are fewer than one batch. Use {self.batch} or more."]
         return []
+
+
+class Rows(NamedTuple):
+    """What DDPG learns from, each (B, ...)."""
+
+    obs: Tensor
+    skill: Tensor
+    action: Tensor
+    """In units where the bounds are -1 and 1."""
+    reward: Tensor
+    discount: Tensor
+    """Of the value of what follows; 0 where nothing does."""
+    next_obs: Tensor
+    counts: Tensor
+    """1 where the row is a transition, else 0."""
 
 
 @register_agent("ddpg", config=DDPGConfig)
@@ -100,6 +119,8 @@ class DDPG(ReplayAgent):
         self.actor = Actor(state, action, cfg.hidden)
         self.critic = TwinCritic(state, action, cfg.hidden, spaces.skill if cfg.critic == "successor" else 0)
         self.target = freeze(copy.deepcopy(self.critic))
+        self.behaviour = freeze(copy.deepcopy(self.actor)) if cfg.overlap else None
+        """What explores under `overlap`: the actor before the last update."""
         low, high = torch.tensor(spaces.action.low), torch.tensor(spaces.action.high)
         self.register_buffer("middle", (high + low) / 2, persistent=False)
         self.register_buffer("reach", (high - low) / 2, persistent=False)
@@ -153,36 +174,55 @@ class DDPG(ReplayAgent):
     @torch.no_grad()
     def act(self, obs: Tensor, skill: Tensor, *, explore: bool, rng: Generator) -> Acted:
         """The actor's action, with noise while exploring."""
-        unit = self.actor(obs, skill)
-        if explore:
-            drawn = torch.randn(unit.shape, generator=rng, device=rng.device, dtype=unit.dtype)
-            unit = (unit + self.cfg.noise * drawn).clamp(EDGE - 1, 1 - EDGE)
+        if not explore:
+            return Acted(self._scaled(self.actor(obs, skill)), {})
+        return Acted(self.explore(obs, skill, rng), {})
+
+    @torch.no_grad()
+    def explore(self, obs: Tensor, skill: Tensor, rng: Generator | Draws) -> Tensor:
+        """Actions (N, A) with noise."""
+        unit = (self.actor if self.behaviour is None else self.behaviour)(obs, skill)
+        drawn = normal(unit.shape, rng, unit.dtype)
+        return self._scaled((unit + self.cfg.noise * drawn).clamp(EDGE - 1, 1 - EDGE))
+
+    def _scaled(self, unit: Tensor) -> Tensor:
+        """Actions as the environments take them."""
         low, high = self.middle - self.reach, self.middle + self.reach
-        action = self.middle + self.reach * unit
-        return Acted(torch.minimum(torch.maximum(action, low), high), {})
+        return torch.minimum(torch.maximum(self.middle + self.reach * unit, low), high)
 
     def update(
         self, batch: Transitions, streams: Sequence[Stream], extras: Extras, *, rng: Generator, step: int
     ) -> Metrics:
         """One step of critic, actor and target on tuples (1, B) and the rewards given for them."""
         (stream,) = streams
-        obs, skill = batch.obs.flatten(0, 1), batch.skill.flatten(0, 1)
-        unit = (batch.action - self.middle) / self.reach
-        discount = extras["discount"] if "discount" in extras else torch.full_like(stream.reward, self.cfg.discount)
-        noise = torch.randn((2, *unit.flatten(0, 1).shape), generator=rng, device=rng.device, dtype=obs.dtype)
-        noted = self.learn(
-            obs,
-            skill.to(obs.dtype),
-            unit.flatten(0, 1).to(obs.dtype),
-            (stream.weight * stream.reward).flatten().to(obs.dtype),
-            (discount * ~batch.terminated).flatten().to(obs.dtype),
-            batch.next_obs.flatten(0, 1),
-            batch.valid.flatten().to(obs.dtype),
-            noise,
-        )
+        rows = self.rows(batch, stream.weight * stream.reward, extras)
+        noise = normal((2, *rows.action.shape), rng, rows.action.dtype)
+        self.follow()
+        noted = self.learn(*rows, noise)
         self._critic_step.check()
         self._actor_step.check()
         return dict(zip(NOTED, noted.tolist(), strict=True))
+
+    def rows(self, batch: Transitions, reward: Tensor, extras: Extras) -> Rows:
+        """The tuples (1, B) as `learn` wants them."""
+        obs, skill = batch.obs.flatten(0, 1), batch.skill.flatten(0, 1)
+        unit = (batch.action - self.middle) / self.reach
+        discount = extras["discount"] if "discount" in extras else torch.full_like(reward, self.cfg.discount)
+        return Rows(
+            obs,
+            skill.to(obs.dtype),
+            unit.flatten(0, 1).to(obs.dtype),
+            reward.flatten().to(obs.dtype),
+            (discount * ~batch.terminated).flatten().to(obs.dtype),
+            batch.next_obs.flatten(0, 1),
+            batch.valid.flatten().to(obs.dtype),
+        )
+
+    @torch.no_grad()
+    def follow(self) -> None:
+        """Explore as the actor is now until it has learned twice more; nothing where the actor itself explores."""
+        if self.behaviour is not None:
+            torch._foreach_copy_([*self.behaviour.parameters()], [*self.actor.parameters()])
 
     def learn(
         self,
@@ -202,7 +242,8 @@ class DDPG(ReplayAgent):
         first = self._critic_step(obs, skill, action, reward, discount, next_obs, counts, noise[0])
         second = self._actor_step(obs, skill, counts, noise[1])
         with torch.no_grad():
-            slow, fast = list(self.target.parameters()), list(self.critic.parameters())
+            slow: list[Tensor] = [*self.target.parameters()]
+            fast: list[Tensor] = [*self.critic.parameters()]
             torch._foreach_lerp_(slow, fast, self.cfg.target_rate)  # the same numbers as one by one, in fewer launches
         return torch.cat([first, second])
 

@@ -58,7 +58,7 @@ class Replay:
 
     def add(self, taken: Taken) -> None:
         """One step of every environment."""
-        self.extend(Taken(*(each[None] for each in taken)))
+        self.extend(taken.each(lambda field: field[None]))
 
     def extend(self, taken: Taken) -> None:
         """T steps of every environment, each field (T, N, ...)."""

@@ -53,7 +53,7 @@ class Stage:
         """Hand over what is held back."""
         if self.count:
             assert self._held is not None
-            self.replay.extend(Taken(*(each[: self.count] for each in self._held)))
+            self.replay.extend(self._held.each(lambda field: field[: self.count]))
             self.count = self._rows = 0
 
     def forget(self) -> None:
