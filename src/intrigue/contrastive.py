@@ -16,6 +16,7 @@ from torch.nn import functional
 
 from intrigue.networks import init_orthogonal
 from intrigue.noise import FeatureNoise
+from intrigue.rng import Rng, uniform
 from intrigue.spaces import ObsSpec
 from intrigue.state_nets import StateTrunk, relu_net
 
@@ -40,7 +41,7 @@ class ContrastiveFeatures(nn.Module):
         out: Tensor = self.encoder(self.trunk(obs))
         return out
 
-    def loss(self, obs: Tensor, rng: Generator) -> Tensor:
+    def loss(self, obs: Tensor, rng: Rng) -> Tensor:
         """The loss on states (..., *obs), a scalar; zero for a single state, which has nothing to differ from."""
         rows = obs.reshape(-1, *self.spec.shape)
         views = torch.cat([self._view(rows, rng) for _ in range(2)])
@@ -50,11 +51,12 @@ class ContrastiveFeatures(nn.Module):
         other = torch.arange(len(unit), device=unit.device).roll(len(rows))
         return functional.cross_entropy(alike, other)
 
-    def _view(self, rows: Tensor, rng: Generator) -> Tensor:
+    def _view(self, rows: Tensor, rng: Rng) -> Tensor:
         if self.spec.kind == "pixels":
+            assert isinstance(rng, Generator)  # pictures are never computed for several seeds at once
             return random_shift(rows, SHIFT, rng)
         low, high = AMPLITUDE
-        scale = torch.rand(len(rows), 1, generator=rng, device=rng.device, dtype=torch.float32)
+        scale = uniform((len(rows), 1), rng)
         return rows * (low + (high - low) * scale).to(rows)
 
 

@@ -17,12 +17,13 @@ from __future__ import annotations
 from typing import Literal
 
 import torch
-from torch import Generator, Tensor, nn
+from torch import Tensor, nn
 from torch.nn import functional
 
 from intrigue.features import StateFeatures
 from intrigue.networks import DynamicsEnsemble, EnsembleLinear
 from intrigue.noise import FeatureNoise
+from intrigue.rng import Rng, uniform
 from intrigue.types import Transitions
 
 Measure = Literal["mean", "half", "norm"]
@@ -81,7 +82,7 @@ class ForwardModels(nn.Module):
                 length: Tensor = torch.linalg.vector_norm(offset, dim=-1)
                 return length
 
-    def losses(self, batch: Transitions, rng: Generator) -> tuple[Tensor, Tensor]:
+    def losses(self, batch: Transitions, rng: Rng) -> tuple[Tensor, Tensor]:
         """The encoder's own loss, (), and each member's, (K,); only a joint encoder is shaped by the latter."""
         here, there = self.features.pair(batch)
         own = self.features.inverse_loss(self.noise(here), self.noise(there), batch.action)
@@ -89,11 +90,11 @@ class ForwardModels(nn.Module):
             here, there = here.detach(), there.detach()
         error = self.errors(here, there, batch.action)
         if self.keep < 1:
-            kept = torch.rand(error.shape, generator=rng, device=error.device) < self.keep
+            kept = uniform(error.shape, rng) < self.keep
             error = error * kept / self.keep  # unbiased: a dropped sample is made up for by the kept
         return own, error.mean(dim=(0, 1))
 
-    def loss(self, batch: Transitions, rng: Generator) -> Tensor:
+    def loss(self, batch: Transitions, rng: Rng) -> Tensor:
         """The models' losses and the encoder's, added."""
         own, each = self.losses(batch, rng)
         loss: Tensor = own + each.sum()

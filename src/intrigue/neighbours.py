@@ -116,7 +116,7 @@ def _picked(
         distance = torch.addmm(norms, part, memory.mT, alpha=-2)  # (b, M)
         if own != "no":
             # Rounding could put a close other row before the row itself; -inf keeps the row first.
-            distance[:, start:].fill_diagonal_(torch.inf if own == "skip" else -torch.inf)
+            distance[:, start:].diagonal().fill_(torch.inf if own == "skip" else -torch.inf)
         yield slice(start, start + part.shape[0]), distance.topk(k, largest=False).indices
 
 

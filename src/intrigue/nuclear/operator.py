@@ -4,10 +4,12 @@
     nuclear_gathered(query, table, index, form, center, method)  (B, m), (M, m), (B, k) -> (B,)
 
 A matrix that is not finite yields NaN, and nothing else does. Values are float64 for float64 input, float32 otherwise.
-No gradient is defined. The Triton path never waits for the device.
+No gradient is defined. The Triton path never waits for the device. Under torch's vmap all matrices go through one call.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -95,3 +97,42 @@ torch.library.register_fake("intrigue::nuclear_gathered", _fake_nuclear_gathered
 
 NUCLEAR = torch.ops.intrigue.nuclear.default
 NUCLEAR_GATHERED = torch.ops.intrigue.nuclear_gathered.default
+
+
+def _vmap_nuclear(
+    info: Any, in_dims: tuple[int | None, ...], z: Tensor, form: str, center: str, method: str
+) -> tuple[Tensor, int]:
+    """The axis of the map is one more batch axis."""
+    values: Tensor = NUCLEAR(_leading(z, in_dims[0], info.batch_size), form, center, method)
+    return values, 0
+
+
+def _vmap_nuclear_gathered(
+    info: Any,
+    in_dims: tuple[int | None, ...],
+    query: Tensor,
+    table: Tensor,
+    index: Tensor,
+    form: str,
+    center: str,
+    method: str,
+) -> tuple[Tensor, int]:
+    """One table of all S tables, one after the other; the indices into table s begin at s·M."""
+    size: int = info.batch_size
+    tables, places = table, _leading(index, in_dims[2], size)  # (S, B, k)
+    if in_dims[1] is not None:
+        tables = _leading(table, in_dims[1], size)
+        begin = torch.arange(size, device=index.device) * tables.shape[1]
+        places, tables = places + begin[:, None, None], tables.flatten(0, 1)
+    queries = _leading(query, in_dims[0], size)
+    values: Tensor = NUCLEAR_GATHERED(queries.flatten(0, 1), tables, places.flatten(0, 1), form, center, method)
+    return values.unflatten(0, (size, -1)), 0
+
+
+def _leading(x: Tensor, dim: int | None, size: int) -> Tensor:
+    """The mapped axis first; what is the same for all is shown to all."""
+    return x.expand(size, *x.shape) if dim is None else x.movedim(dim, 0)
+
+
+torch.library.register_vmap("intrigue::nuclear", _vmap_nuclear, lib=_LIBRARY)
+torch.library.register_vmap("intrigue::nuclear_gathered", _vmap_nuclear_gathered, lib=_LIBRARY)

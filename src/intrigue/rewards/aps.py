@@ -32,13 +32,14 @@ from dataclasses import dataclass
 from typing import Literal, final
 
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 from torch.nn import functional
 
 from intrigue.fields import NonNegativeFloat, PositiveInt
 from intrigue.particles import ParticleEntropy
 from intrigue.rewards.base import IntrinsicReward
 from intrigue.rewards.registry import register_reward
+from intrigue.rng import Rng
 from intrigue.skills import SkillSpec
 from intrigue.spaces import Spaces
 from intrigue.state_nets import StateTrunk, relu_net
@@ -72,6 +73,7 @@ class APS(IntrinsicReward):
     """Entropy of the states reached, and how well they tell the task."""
 
     signed = True
+    together = True
 
     def __init__(self, cfg: APSConfig, spaces: Spaces) -> None:
         super().__init__(cfg, spaces)
@@ -98,7 +100,7 @@ class APS(IntrinsicReward):
         projection = projected(encoded, batch.skill)
         return entropy + projection, {**parts, "entropy": entropy, "projection": projection}
 
-    def loss(self, batch: Transitions, rng: Generator) -> Tensor:
+    def loss(self, batch: Transitions, rng: Rng) -> Tensor:
         """How badly the states reached tell the task."""
         return -projected(self._encode(batch.next_obs), batch.skill).mean()
 

@@ -34,7 +34,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, final
 
 import torch
-from torch import Generator, Tensor, nn
+from torch import Tensor, nn
 
 from intrigue.contrastive import ContrastiveFeatures
 from intrigue.fields import NonNegativeInt, PositiveFloat, PositiveInt
@@ -43,6 +43,7 @@ from intrigue.particles import Normalizer, ParticleEntropy
 from intrigue.plain_dynamics import PlainDynamics
 from intrigue.rewards.base import IntrinsicReward
 from intrigue.rewards.registry import register_reward
+from intrigue.rng import Rng
 from intrigue.spaces import Spaces
 from intrigue.state_nets import StateTrunk, icm_trunk
 from intrigue.types import Parts, Transitions
@@ -94,9 +95,12 @@ VARIANTS = {
 class APT(IntrinsicReward):
     """Distance of a state to its nearest neighbours in the batch."""
 
+    together = True
+
     def __init__(self, cfg: APTConfig, spaces: Spaces) -> None:
         super().__init__(cfg, spaces)
         self.cfg, self.choices = cfg, VARIANTS[cfg.variant]
+        self.together = self.together and cfg.backend == "exact"  # faiss searches on the host
         _, _, k, count_self, average, normalizer, clip = self.choices
         self.features: nn.Module
         self.dynamics: PlainDynamics | None = None
@@ -124,7 +128,7 @@ class APT(IntrinsicReward):
         encoded = self.noise(self.features(getattr(batch, self.choices.state)))
         return self.entropy.score(encoded, batch.valid)
 
-    def loss(self, batch: Transitions, rng: Generator) -> Tensor:
+    def loss(self, batch: Transitions, rng: Rng) -> Tensor:
         """What trains the encoder: contrast, or forward and inverse errors."""
         if isinstance(self.features, ContrastiveFeatures):
             return self.features.loss(batch.obs, rng)

@@ -45,6 +45,12 @@ class IntrinsicReward(nn.Module, abc.ABC):
     capturable: bool = False
     """True: `loss` never waits for the device and keeps its shapes, so that it can be captured in a CUDA graph."""
 
+    together: bool = False
+    """True: `encoded`, `score`, `loss` and `observe` never wait for the device and may be computed for several seeds at
+    once: fixed shapes, state in buffers that are changed in place, draws through `intrigue.rng.uniform` and `normal`.
+
+    Never true of an instance that sees pixels; one whose settings decide says so itself."""
+
     reads: frozenset[str] = frozenset({"obs", "next_obs"})
     """Which observations are looked at; the others are not normalised, and are handed over empty."""
 
@@ -52,6 +58,8 @@ class IntrinsicReward(nn.Module, abc.ABC):
     def __init__(self, cfg: Any, spaces: Spaces) -> None:
         super().__init__()
         self.noise = FeatureNoise()
+        # Pictures that come twice are encoded once, and the host has to know which (`features.StateFeatures.pair`).
+        self.together = type(self).together and spaces.obs.kind != "pixels"
 
     @classmethod
     def refusal(cls, cfg: Any, spaces: Spaces) -> str | None:

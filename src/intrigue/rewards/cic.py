@@ -32,13 +32,14 @@ from dataclasses import dataclass
 from typing import Literal, final
 
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 from torch.nn import functional
 
 from intrigue.fields import NonNegativeFloat, PositiveFloat, PositiveInt
 from intrigue.particles import ParticleEntropy
 from intrigue.rewards.base import IntrinsicReward
 from intrigue.rewards.registry import register_reward
+from intrigue.rng import Rng
 from intrigue.skills import SkillSpec
 from intrigue.spaces import Spaces
 from intrigue.state_nets import StateTrunk, relu_net
@@ -74,6 +75,8 @@ class CICConfig:
 class CIC(IntrinsicReward):
     """Entropy of encodings from which the skill can be told."""
 
+    together = True
+
     def __init__(self, cfg: CICConfig, spaces: Spaces) -> None:
         super().__init__(cfg, spaces)
         self.cfg = cfg
@@ -101,7 +104,7 @@ class CIC(IntrinsicReward):
         encoded = self._state(batch.next_obs) if official else self._transition(batch)
         return self.particles.score(encoded, batch.valid)
 
-    def loss(self, batch: Transitions, rng: Generator) -> Tensor:
+    def loss(self, batch: Transitions, rng: Rng) -> Tensor:
         """How badly the skill of each row is told from the transitions of all rows."""
         key = self._transition(batch)
         query = self.skill_net(batch.skill.to(key.dtype))

@@ -29,11 +29,12 @@ import math
 from dataclasses import dataclass
 from typing import Literal, final
 
-from torch import Generator, Tensor
+from torch import Tensor
 
 from intrigue.fields import PositiveInt
 from intrigue.rewards.base import IntrinsicReward
 from intrigue.rewards.registry import register_reward
+from intrigue.rng import Rng
 from intrigue.skills import SkillSpec
 from intrigue.spaces import Spaces
 from intrigue.state_nets import StateTrunk, relu_net
@@ -67,6 +68,7 @@ class DIAYN(IntrinsicReward):
     """How well the skill can be told from the state."""
 
     signed = True
+    together = True
 
     def __init__(self, cfg: DIAYNConfig, spaces: Spaces) -> None:
         super().__init__(cfg, spaces)
@@ -91,7 +93,7 @@ class DIAYN(IntrinsicReward):
         right = log_q.argmax(-1) == batch.skill.argmax(-1)
         return told(log_q, batch.skill) - self.log_prior, {"accuracy": right.to(log_q.dtype)}
 
-    def loss(self, batch: Transitions, rng: Generator) -> Tensor:
+    def loss(self, batch: Transitions, rng: Rng) -> Tensor:
         """Cross-entropy of the skill followed."""
         return -told(self._log_q(batch), batch.skill).mean()
 

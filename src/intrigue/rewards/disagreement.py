@@ -27,13 +27,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal, final
 
-from torch import Generator, Tensor
+from torch import Tensor
 
 from intrigue.features import StateFeatures
 from intrigue.fields import Limits, NonNegativeInt, PositiveFraction, PositiveInt
 from intrigue.forward_models import ForwardModels
 from intrigue.rewards.base import IntrinsicReward
 from intrigue.rewards.registry import register_reward
+from intrigue.rng import Rng
 from intrigue.spaces import Spaces
 from intrigue.types import Prepared, Transitions
 
@@ -70,6 +71,7 @@ class Disagreement(IntrinsicReward):
     """Variance among the predictions of several models."""
 
     capturable = True
+    together = True
 
     def __init__(self, cfg: DisagreementConfig, spaces: Spaces) -> None:
         super().__init__(cfg, spaces)
@@ -109,7 +111,7 @@ class Disagreement(IntrinsicReward):
         spread = offset.square().sum(-2) / count  # (T, N, D)
         return spread.sum(-1) if self.cfg.variant == "paper" else spread.mean(-1)
 
-    def loss(self, batch: Transitions, rng: Generator) -> Tensor:
+    def loss(self, batch: Transitions, rng: Rng) -> Tensor:
         """The members' losses on their shares of the samples, and the encoder's own."""
         own, each = self.models.losses(batch, rng)
         loss: Tensor = own + (each.mean() if self.cfg.variant == "urlb" else each.sum())

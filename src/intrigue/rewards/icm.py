@@ -34,7 +34,7 @@ from dataclasses import dataclass
 from typing import Literal, final
 
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 
 from intrigue.features import StateFeatures
 from intrigue.fields import Fraction, NonNegativeInt, PositiveFloat, PositiveInt
@@ -42,6 +42,7 @@ from intrigue.forward_models import ForwardModels
 from intrigue.plain_dynamics import PlainDynamics
 from intrigue.rewards.base import IntrinsicReward
 from intrigue.rewards.registry import register_reward
+from intrigue.rng import Rng
 from intrigue.spaces import Spaces
 from intrigue.types import Prepared, Transitions
 
@@ -78,6 +79,7 @@ class ICM(IntrinsicReward):
     """Error of predicting the features of the state reached."""
 
     capturable = True
+    together = True
 
     def __init__(self, cfg: ICMConfig, spaces: Spaces) -> None:
         super().__init__(cfg, spaces)
@@ -120,7 +122,7 @@ class ICM(IntrinsicReward):
         error = self.models.errors(here, there, batch.action).squeeze(-1)
         return self.cfg.eta * error if self.cfg.variant == "paper" else error
 
-    def loss(self, batch: Transitions, rng: Generator) -> Tensor:
+    def loss(self, batch: Transitions, rng: Rng) -> Tensor:
         """The losses of both models, weighted as the variant says."""
         if self.cfg.variant == "urlb":
             loss: Tensor = self.dynamics(self.noise(batch.obs), self.noise(batch.next_obs), batch.action)

@@ -86,6 +86,7 @@ class Mix(IntrinsicReward):
                 self.bonuses.append(_class_of(leaf)(_settings(leaf), spaces))
         self.noise = self.each[0].noise  # what is reported of the encodings is the first part's
         self.needs_order = any(bonus.needs_order for bonus in self.each)
+        self.together = all(bonus.together for bonus in self.each)
         self.reads = frozenset(field for bonus in self.each for field in bonus.reads)
         signs = {leaf: bonus.signed for leaf, bonus in zip(self.leaves, self.each, strict=True)}
         self.signed = bounds(self.tree, signs)[0] < 0

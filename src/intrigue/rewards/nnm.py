@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from typing import Literal, final
 
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 
 from intrigue.features import StateFeatures
 from intrigue.fields import NonNegativeInt, PositiveFraction, PositiveInt
@@ -39,6 +39,7 @@ from intrigue.neighbours import RingMemory, nearest_rows
 from intrigue.nuclear import Center, Gathered, nuclear_floor, nuclear_norm, nuclear_score
 from intrigue.rewards.base import IntrinsicReward
 from intrigue.rewards.registry import register_reward
+from intrigue.rng import Rng
 from intrigue.spaces import Spaces
 from intrigue.types import Parts, Prepared, Transitions
 
@@ -76,6 +77,7 @@ class NuclearNorm(IntrinsicReward):
     """Spread of n encodings, measured by the sum of their singular values."""
 
     capturable = True
+    together = True
 
     def __init__(self, cfg: NuclearNormConfig, spaces: Spaces) -> None:
         super().__init__(cfg, spaces)
@@ -89,6 +91,7 @@ class NuclearNorm(IntrinsicReward):
             sizes = (members, self.features, spaces.action.width, self.noise)
             self.models = ForwardModels(*sizes, hidden=cfg.hidden, blocks=cfg.blocks, keep=cfg.keep)
         self.memory = RingMemory(cfg.memory, width) if cfg.source == "knn" and cfg.memory else None
+        self.together = self.together and self.memory is None  # how full a memory is, the host has to know
 
     def encoded(self, batch: Prepared) -> Prepared:
         """Frozen encodings, made once for all epochs."""
@@ -115,7 +118,7 @@ class NuclearNorm(IntrinsicReward):
                 bonus = norm / math.sqrt(self.features.width)
         return bonus.reshape(batch.reward.shape)
 
-    def loss(self, batch: Transitions, rng: Generator) -> Tensor:
+    def loss(self, batch: Transitions, rng: Rng) -> Tensor:
         """The models' loss on their shares of the samples and the encoder's own; zero where neither learns."""
         if self.models is not None:
             return self.models.loss(batch, rng)

@@ -23,6 +23,7 @@ from intrigue.types import Transitions
 class NoReward(IntrinsicReward):
     """Zero for every transition."""
 
+    together = True
     reads = frozenset()  # nothing is prepared for it
 
     def __init__(self, cfg: EmptyConfig, spaces: Spaces) -> None:

@@ -38,7 +38,7 @@ from dataclasses import dataclass
 from typing import Literal, final
 
 import torch
-from torch import Generator, Tensor, nn
+from torch import Tensor, nn
 from torch.nn import functional
 
 from intrigue.counted_draws import CountedDraws
@@ -47,6 +47,7 @@ from intrigue.networks import freeze, init_orthogonal, mlp
 from intrigue.particles import ParticleEntropy
 from intrigue.rewards.base import IntrinsicReward
 from intrigue.rewards.registry import register_reward
+from intrigue.rng import Rng
 from intrigue.spaces import Spaces
 from intrigue.state_nets import StateTrunk
 from intrigue.types import Parts, Transitions
@@ -83,6 +84,7 @@ class ProtoConfig:
 class Proto(IntrinsicReward):
     """Distance to a queue of states that prototypes chose."""
 
+    together = True
     queue: Tensor
     written: Tensor
 
@@ -126,7 +128,7 @@ class Proto(IntrinsicReward):
         raw, _ = self.entropy.score(encoded, batch.valid, queue, allowed=allowed)
         return raw, {"chosen": chosen.unflatten(0, batch.valid.shape).to(raw.dtype)}
 
-    def loss(self, batch: Transitions, rng: Generator) -> Tensor:
+    def loss(self, batch: Transitions, rng: Rng) -> Tensor:
         """Cross-entropy of the copies' balanced assignment of s' and the assignment predicted from s."""
         # The gradient is the one for a row as it is, not for its direction: both codes normalise between steps.
         unit = self._unit_prototypes() + (self.prototypes - self.prototypes.detach())
@@ -150,7 +152,7 @@ class Proto(IntrinsicReward):
         self.draws.advance()
         for copied, own in ((self.target_trunk, self.trunk), (self.target_predictor, self.predictor)):
             for slow, fast in zip(copied.parameters(), own.parameters(), strict=True):
-                slow.lerp_(fast, self.cfg.target_rate)
+                slow.copy_(slow.lerp(fast, self.cfg.target_rate))  # torch cannot map lerp_ over seeds
         self.prototypes.copy_(self._unit_prototypes())
 
     def _encode(self, obs: Tensor) -> Tensor:
@@ -178,8 +180,9 @@ class Proto(IntrinsicReward):
 
     def _repeated(self, chosen: Tensor) -> Tensor:
         """The rows that counts (B,) stand for, each as often as it was chosen."""
-        index = torch.arange(chosen.shape[0], device=chosen.device)
-        return index.repeat_interleave(chosen, output_size=self._draw_count(chosen.shape[0]))
+        nth = torch.ones_like(chosen[: self._draw_count(chosen.shape[0])]).cumsum(0)  # 1 … P
+        # The n-th draw is of the first row at which n have been drawn.
+        return torch.searchsorted(chosen.cumsum(0), nth)
 
     def _enqueued(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """The queue with rows (P, D) over its oldest, and how many have then been written."""

@@ -31,13 +31,14 @@ from dataclasses import dataclass
 from typing import Literal, final
 
 import torch
-from torch import Generator, Tensor, nn
+from torch import Tensor, nn
 
 from intrigue.fields import NonNegativeInt, PositiveInt
 from intrigue.networks import Encoder, freeze, init_orthogonal, mlp
 from intrigue.normalize import Moments, RunningMoments, valid_moments
 from intrigue.rewards.base import IntrinsicReward
 from intrigue.rewards.registry import register_reward
+from intrigue.rng import Rng
 from intrigue.spaces import ObsSpec, Spaces
 from intrigue.types import Parts, Transitions
 
@@ -74,6 +75,7 @@ class RND(IntrinsicReward):
     """Error of predicting a fixed random network."""
 
     capturable = True
+    together = True
 
     def __init__(self, cfg: RNDConfig, spaces: Spaces) -> None:
         super().__init__(cfg, spaces)
@@ -105,7 +107,7 @@ class RND(IntrinsicReward):
         deviation = self._merged(self.moments, error, batch).var.sqrt() + SMALLEST_DEVIATION
         return error / deviation.to(error.dtype), {"error": error}
 
-    def loss(self, batch: Transitions, rng: Generator) -> Tensor:
+    def loss(self, batch: Transitions, rng: Rng) -> Tensor:
         """The same error, averaged over the batch."""
         return self._error(batch).mean()
 

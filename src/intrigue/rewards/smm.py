@@ -33,13 +33,14 @@ from dataclasses import dataclass
 from typing import Literal, final
 
 import torch
-from torch import Generator, Tensor, nn
+from torch import Tensor, nn
 
 from intrigue.counted_draws import CountedDraws
 from intrigue.fields import NonNegativeFloat, PositiveInt
 from intrigue.networks import freeze, init_orthogonal, mlp
 from intrigue.rewards.base import IntrinsicReward
 from intrigue.rewards.registry import register_reward
+from intrigue.rng import Rng, normal
 from intrigue.skills import SkillSpec
 from intrigue.spaces import Spaces
 from intrigue.state_nets import StateTrunk, relu_net
@@ -72,6 +73,7 @@ class SMMConfig:
 class SMM(IntrinsicReward):
     """How little a skill has seen of a state, and how well the state tells the skill."""
 
+    together = True
     reads = frozenset({"obs"})
 
     def __init__(self, cfg: SMMConfig, spaces: Spaces) -> None:
@@ -106,12 +108,12 @@ class SMM(IntrinsicReward):
         told = -doubt if self.cfg.variant == "paper" else doubt
         return surprise + math.log(self.cfg.skills) + told, {"state_entropy": surprise, "skill_entropy": doubt}
 
-    def loss(self, batch: Transitions, rng: Generator) -> Tensor:
+    def loss(self, batch: Transitions, rng: Rng) -> Tensor:
         """The autoencoder's loss and the discriminator's, added."""
         state = self.noise(self.trunk(batch.obs))
         lead = batch.reward.shape
-        normal = torch.randn(*lead, self.cfg.code, generator=rng, device=rng.device)
-        error, mean, log_var = self._density(state, batch.skill, normal)
+        drawn = normal((*lead, self.cfg.code), rng)
+        error, mean, log_var = self._density(state, batch.skill, drawn)
         divergence = (mean.square() + log_var.exp() - 1 - log_var).sum(-1) / 2
         loss: Tensor = self.cfg.beta * divergence.mean() + error.mean() + self._doubt(state, batch.skill).mean()
         return loss
@@ -121,11 +123,11 @@ class SMM(IntrinsicReward):
         """Another ε for the next batch."""
         self.draws.advance()
 
-    def _density(self, state: Tensor, skill: Tensor, normal: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _density(self, state: Tensor, skill: Tensor, drawn: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Squared error of each number of [φ(s), z] (T, N, D), and the code's mean and log-variance."""
         known = torch.cat([state, skill.to(state.dtype)], -1)
         mean, log_var = self.encoder(known).chunk(2, -1)
-        code = mean + (log_var / 2).exp() * normal.to(state.dtype)
+        code = mean + (log_var / 2).exp() * drawn.to(state.dtype)
         return (known - self.decoder(code)).square(), mean, log_var
 
     def _doubt(self, state: Tensor, skill: Tensor) -> Tensor:
