@@ -13,7 +13,7 @@ from intrigue.errors import Problem, unknown_name
 
 VALUED = (
     *("preset", "reward", "agent", "env", "steps", "seed", "out", "device", "threads", "checkpoint_every", "config"),
-    "replay_from",
+    *("replay_from", "seeds"),
 )
 REPEATED = ("plugin",)
 SWITCHES = ("quiet", "dry_run", "help")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from intrigue.cli.overrides import Arguments, parse
+from intrigue.cli.seed_option import parse_seeds
 from intrigue.cli.train_help import print_help
 from intrigue.config import RunConfig, flatten_json, resolve
 from intrigue.errors import ConfigError, Problem
@@ -25,25 +26,46 @@ def main(argv: list[str]) -> int:
     if "help" in arguments.switches:
         print_help(arguments)
         return 0
-    config = configure(arguments)
+    config, seeds = configure_seeds(arguments)
     if "dry_run" in arguments.switches:
         json.dump(config.to_json(), sys.stdout, indent=2)
         sys.stdout.write("\n")
         return 0
     from intrigue.cli.shell import shown
     from intrigue.run.driver import start
+    from intrigue.run.several import Plan, start_seeds
     from intrigue.training.given import given_episodes
 
-    out = arguments.options.get("out")
+    out = Path(arguments.options["out"]) if "out" in arguments.options else None
     given = arguments.options.get("replay_from")
-    run = start(
-        config,
-        out=Path(out) if out is not None else None,
-        quiet="quiet" in arguments.switches,
-        prepare=None if given is None else given_episodes(Path(given)),
-    )
-    sys.stdout.write(f"{shown(run.path)}\n")
+    quiet, prepare = "quiet" in arguments.switches, None if given is None else given_episodes(Path(given))
+    if seeds:
+        runs = start_seeds([Plan(config.with_run(seed=each), prepare) for each in seeds], out=out, quiet=quiet)
+        made = runs[0].path.parent
+    else:
+        made = start(config, out=out, quiet=quiet, prepare=prepare).path
+    sys.stdout.write(f"{shown(made)}\n")
     return 0
+
+
+def configure_seeds(arguments: Arguments) -> tuple[RunConfig, list[int]]:
+    """The run these arguments describe, of the first seed where there are several, and the seeds; none without --seeds.
+
+    Raises:
+        ConfigError: with every problem of the settings and of the seeds.
+    """
+    seeds: list[int] = []
+    if (text := arguments.options.get("seeds")) is not None:
+        try:
+            seeds = parse_seeds(text)
+        except ConfigError as error:
+            arguments.problems += error.problems
+        if "seed" in arguments.options or "run.seed" in arguments.fields:
+            arguments.problems.append(
+                Problem("--seeds", f"stands beside --seed. Leave one out: --seeds {text} alone names every seed.")
+            )
+    config = configure(arguments)
+    return (config.with_run(seed=seeds[0]) if seeds else config), seeds
 
 
 def configure(arguments: Arguments) -> RunConfig:
@@ -57,7 +79,7 @@ def configure(arguments: Arguments) -> RunConfig:
             except ConfigError as error:
                 problems += error.problems
     typed: dict[str, Any] = {**arguments.options, **arguments.fields}
-    for name in ("preset", "config", "out", "replay_from"):
+    for name in ("preset", "config", "out", "replay_from", "seeds"):
         typed.pop(name, None)
     if len(arguments.positional) > 1:
         extra = ", ".join(repr(each) for each in arguments.positional[1:])

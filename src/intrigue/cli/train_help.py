@@ -33,6 +33,8 @@ Train a curious agent and keep the run in a folder.
   --steps N               agent steps, summed over environments
                           (1e6 and 1_000_000 are fine)
   --seed N                everything random comes from it
+  --seeds A:B             several runs in one command, seeds A to B - 1, or a list 0,3,5: each in a folder of its own,
+                          DIR/seed-A and on; those with a replay learn together, others one after another
   --out DIR               the run's folder; default
                           runs/<env>__<reward>__<agent>__<seed>__<number>
   --device auto|cpu|cuda  auto is the GPU where there is one
@@ -51,6 +53,7 @@ examples:
   intrigue train rooms --reward nnmc --reward.source knn --out runs/maze
   intrigue train gym/CartPole-v1 --reward rnd --curiosity.ext-coef 1 --steps 1e5
   intrigue train --config runs/maze/config.json --seed 1
+  intrigue train dmc/walker --preset nnm-urlb --seeds 0:8 --out runs/walker
 
 Fields below are those of the chosen ENV, agent and reward."""
 NOTE_WIDTH = 36  # ours: with fewer columns left, a note stands below its field and not beside it

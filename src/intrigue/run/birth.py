@@ -14,7 +14,7 @@ import itertools
 import os
 import re
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -50,18 +50,15 @@ class Staging:
             raise CheckpointError(
                 f"{self.folder.path} has no checkpoint yet; a run is published only with its first one"
             )
-        with disk.scope("folder"):
-            for target in self._targets:
-                try:
-                    atomic.publish_folder(self.folder.path, target)
-                except FileExistsError:
-                    refusal = occupied_by(target)
-                    continue
-                self._published = True
-                self.folder = RunFolder(target)
-                self.lock.path = target / LOCK_NAME
-                return self.folder
-        raise ConfigError(refusal or f"{target} was taken by another process meanwhile; start again")
+        target = publish_at(self.folder.path, self._targets)
+        self._published = True
+        self.moved(target)
+        return self.folder
+
+    def moved(self, path: Path) -> None:
+        """The folder is here now, renamed by itself or with the one it lies in."""
+        self.folder = RunFolder(path)
+        self.lock.path = path / LOCK_NAME
 
     def __enter__(self) -> Staging:
         return self
@@ -91,9 +88,38 @@ def create_numbered(
     root: Path, stem: str, config: Mapping[str, Any], provenance: Mapping[str, Any], command: str = ""
 ) -> Staging:
     """A hidden run folder that will become `root/stem__1`, or the next number that is free when it is published."""
+    return _build(root, stem, numbered(root, stem), config, provenance, command)
+
+
+def claim_hidden(parent: Path, name: str, command: str) -> tuple[Path, RunLock]:
+    """A hidden folder in `parent`, which is made if need be, and its lock; what the dead left there is removed."""
+    with disk.scope("folder"), disk.storage(parent):
+        _make_parent(parent)
+        remove_stale(parent)
+        return _claim(parent, name, command)
+
+
+def publish_at(hidden: Path, targets: Iterable[Path]) -> Path:
+    """The first of these places that is free, at which the folder is from one instant to the next.
+
+    Raises:
+        ConfigError: all were taken meanwhile.
+    """
+    with disk.scope("folder"):
+        for target in targets:
+            try:
+                atomic.publish_folder(hidden, target)
+            except FileExistsError:
+                refusal = occupied_by(target)
+                continue
+            return target
+    raise ConfigError(refusal or f"{target} was taken by another process meanwhile; start again")
+
+
+def numbered(root: Path, stem: str) -> Iterator[Path]:
+    """`root/stem__1` and on, those that are free when they are asked for."""
     targets = (root / f"{stem}__{number}" for number in itertools.count(1))
-    free = (target for target in targets if not os.path.lexists(target))
-    return _build(root, stem, free, config, provenance, command)
+    return (target for target in targets if not os.path.lexists(target))
 
 
 def _build(
@@ -105,9 +131,7 @@ def _build(
     command: str,
 ) -> Staging:
     with disk.scope("folder"), disk.storage(parent):
-        _make_parent(parent)
-        remove_stale(parent)
-        path, lock = _claim(parent, name, command)
+        path, lock = claim_hidden(parent, name, command)
         try:
             run = RunFolder(path)
             write_config(run, config)

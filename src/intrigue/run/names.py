@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 import string
+from collections.abc import Sequence
 
 NAME_LIMIT = 120  # bytes; ours: leaves room below the usual 255 for temporary names around it
 EMPTY = "~"
@@ -54,6 +55,25 @@ def original_text(name: str) -> str:
 def run_stem(environment: str, reward: str, agent: str, seed: int) -> str:
     """The default name of a run, to which a counter is added: `{env}__{reward}__{agent}__{seed}`."""
     return safe_name(f"{environment}__{reward}__{agent}__{seed}")
+
+
+def seeds_stem(environment: str, reward: str, agent: str, seeds: Sequence[int]) -> str:
+    """The default name of a folder of several seeds: `{env}__{reward}__{agent}__seeds-0-7`, or `…__seeds-0_3_5`."""
+    first, last = seeds[0], seeds[-1]
+    whole = list(seeds) == list(range(first, last + 1)) and len(seeds) > 1
+    which = f"{first}-{last}" if whole else "_".join(map(str, seeds))
+    return safe_name(f"{environment}__{reward}__{agent}__seeds-{which}")
+
+
+def seed_name(seed: int) -> str:
+    """The name of one seed's run in such a folder."""
+    return f"seed-{seed}"
+
+
+def seed_of(name: str) -> int | None:
+    """The seed of a name that `seed_name` gives; None for any other."""
+    found = re.fullmatch(r"seed-(0|[1-9][0-9]*)", name, re.ASCII)
+    return int(found[1]) if found else None
 
 
 def _spell(byte: int) -> str:
