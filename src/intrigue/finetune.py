@@ -33,7 +33,7 @@ from intrigue.envs.registry import split_id
 from intrigue.errors import CheckpointError, ConfigError, Problem
 from intrigue.presets.urlb_setting import evaluated
 from intrigue.run import snapshot as snapshots
-from intrigue.run.driver import start
+from intrigue.run.driver import Prepare, start
 from intrigue.run.folder import RunFolder, open_run, read_config
 from intrigue.run.names import safe_name
 from intrigue.run.result import Run
@@ -84,23 +84,52 @@ def finetune(
     quiet: bool = False,
 ) -> Finetuned:
     """Fine-tune the run in `folder` on a task, from the snapshot of `mark` steps or its newest."""
-    run = RunFolder(Path(os.path.abspath(open_run(folder).path)))
-    given = snapshots.load(run, mark)
-    changes = {"steps": steps, "agent.n_step": n_step, "device": device, **({} if seed is None else {"seed": seed})}
-    cfg = configure(given, run, task, changes)
-    short = safe_name(split_id(cfg.env_id)[1] or cfg.env_id)
-    place = out or run.path.parent / f"{run.path.name}__{short}__{given.mark}__{cfg.run.seed}"
-    done = start(cfg, out=place, quiet=quiet, prepare=lambda parts: transfer(given, parts, run.path.name))
-    found = done.evaluations()
-    last = {name: column[-1] for name, column in found.items()}
+    changes = changes_of(steps, n_step, device, seed)
+    before = whole_path(folder)
+    given, cfg, prepare = planned(before, task, mark, changes, origin=before.path.name)
+    short = short_task(cfg)
+    place = out or before.path.parent / f"{before.path.name}__{short}__{given.mark}__{cfg.run.seed}"
+    return scored(start(cfg, out=place, quiet=quiet, prepare=prepare), given.mark)
+
+
+def changes_of(steps: int, n_step: int, device: str, seed: int | None = None) -> dict[str, Any]:
+    """What a user may set of a fine-tuning, as a layer of its configuration."""
+    return {"steps": steps, "agent.n_step": n_step, "device": device, **({} if seed is None else {"seed": seed})}
+
+
+def whole_path(folder: Path) -> RunFolder:
+    """The run there, by a path that has a name whatever was typed."""
+    return RunFolder(Path(os.path.abspath(open_run(folder).path)))
+
+
+def short_task(cfg: RunConfig) -> str:
+    """The task's part of a folder's name."""
+    return safe_name(split_id(cfg.env_id)[1] or cfg.env_id)
+
+
+def planned(
+    before: RunFolder, task: str, mark: int | None, changes: Mapping[str, Any], *, origin: str
+) -> tuple[Snapshot, RunConfig, Prepare]:
+    """The snapshot that a fine-tuning begins with, its configuration, and what it does to fresh parts.
+
+    `origin` is what provenance.json will call the run it comes from.
+    """
+    given = snapshots.load(before, mark)
+    return given, configure(given, before, task, changes), lambda parts: transfer(given, parts, origin)
+
+
+def scored(done: Run, mark: int) -> Finetuned:
+    """A fine-tuning that reached its last step, with what its last evaluation found."""
+    last = {name: column[-1] for name, column in done.evaluations().items()}
+    task = done.config.env_id
     return Finetuned(
         run=done,
-        task=cfg.env_id,
-        mark=given.mark,
+        task=task,
+        mark=mark,
         score=last["eval/return_mean"],
         spread=last["eval/return_std"],
         episodes=int(last["eval/episodes"]),
-        expert=expert_of(cfg.env_id),
+        expert=expert_of(task),
     )
 
 

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import statistics
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
 from intrigue.cli.shell import Json, Plugins, Quiet, RunDir, call, shown
 from intrigue.errors import ConfigError, Problem
 from intrigue.plugins import add_plugin
+
+if TYPE_CHECKING:
+    from intrigue.finetune import Finetuned
 
 
 def finetune(
@@ -36,6 +41,9 @@ def finetune(
     Of the snapshot the actor and the critic's first layer are copied, as in the Unsupervised RL Benchmark. The score
     is the mean of ten greedy episodes after the last step; eval.csv has one row for every 10,000 steps before.
 
+    Where DIR holds the runs of several seeds (`intrigue train --seeds`), every seed is fine-tuned, into one folder,
+    DIR__TASK__SNAPSHOT: together where they can be.
+
     Examples:
       intrigue finetune runs/walker --task walker_run
       intrigue finetune runs/walker --task walker_flip --snapshot 500000 --seed 3
@@ -51,28 +59,70 @@ def finetune(
     for path in plugin:
         add_plugin(path)
     from intrigue.finetune import finetune as run
+    from intrigue.finetune_seeds import finetune_seeds
+    from intrigue.run.seed_folder import seed_runs
 
+    if seed_runs(folder):
+        if seed is not None:
+            raise ConfigError(
+                [Problem("--seed", f"{folder} holds several seeds, and each keeps its own. Leave it out.")]
+            )
+        all_done = finetune_seeds(
+            folder, task, mark=snapshot, steps=steps, n_step=n_step, device=device, out=out, quiet=quiet
+        )
+        _show_all(all_done, json_output)
+        return 0
     done = run(folder, task, mark=snapshot, steps=steps, n_step=n_step, seed=seed, device=device, out=out, quiet=quiet)
     if json_output:
+        sys.stdout.write(json.dumps(_fields(done)) + "\n")
+    else:
+        sys.stdout.write(f"{shown(done.run.path)}\n{_sentence(done)}\n")
+    return 0
+
+
+def _show_all(all_done: Sequence[Finetuned], json_output: bool) -> None:
+    """One line for each seed and one for their mean, or all of it as one object."""
+    first, mean = all_done[0], statistics.fmean(done.score for done in all_done)
+    normalized = None if first.expert is None else mean / first.expert
+    folder = first.run.path.parent
+    if json_output:
         fields = {
-            "run": str(done.run.path),
-            "task": done.task,
-            "snapshot": done.mark,
-            "step": done.run.step,
-            "episodes": done.episodes,
-            "return_mean": done.score,
-            "return_std": done.spread,
-            "expert": done.expert,
-            "normalized": done.normalized,
+            "folder": str(folder),
+            "task": first.task,
+            "snapshot": first.mark,
+            "seeds": [{"seed": done.run.config.run.seed, **_fields(done)} for done in all_done],
+            "return_mean": mean,
+            "expert": first.expert,
+            "normalized": normalized,
         }
         sys.stdout.write(json.dumps(fields) + "\n")
-        return 0
+        return
+    lines = [f"seed {done.run.config.run.seed}: {_sentence(done)}" for done in all_done]
+    share = "" if first.expert is None else f", {normalized:.3f} of the expert's {first.expert:g}"
+    lines.append(f"mean of {len(all_done)} seeds: return {mean:.4g}{share}")
+    sys.stdout.write("\n".join([shown(folder), *lines, ""]))
+
+
+def _fields(done: Finetuned) -> dict[str, Any]:
+    return {
+        "run": str(done.run.path),
+        "task": done.task,
+        "snapshot": done.mark,
+        "step": done.run.step,
+        "episodes": done.episodes,
+        "return_mean": done.score,
+        "return_std": done.spread,
+        "expert": done.expert,
+        "normalized": done.normalized,
+    }
+
+
+def _sentence(done: Finetuned) -> str:
     share = "" if done.expert is None else f", {done.normalized:.3f} of the expert's {done.expert:g}"
-    sys.stdout.write(
-        f"{shown(done.run.path)}\n{done.task} after {done.run.step} steps from snapshot {done.mark}: "
-        f"return {done.score:.4g} ± {done.spread:.4g} over {done.episodes} episodes{share}\n"
+    return (
+        f"{done.task} after {done.run.step} steps from snapshot {done.mark}: "
+        f"return {done.score:.4g} ± {done.spread:.4g} over {done.episodes} episodes{share}"
     )
-    return 0
 
 
 def main(argv: list[str]) -> int:

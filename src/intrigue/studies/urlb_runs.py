@@ -199,7 +199,9 @@ def _name(run: RunFolder, config: Mapping[str, Any], origin: Mapping[str, Any] |
     """By the pre-training's settings where it is at hand, otherwise by those that fine-tuning leaves alone."""
     if origin is None:
         return name_of(config)
-    before = _pretraining(run.path.parent / str(origin["run"]), config)
+    # Several seeds share a folder, so what they come from is two levels up, and named with its folder.
+    beside = run.path.parent.parent if "/" in str(origin["run"]) else run.path.parent
+    before = _pretraining(beside / str(origin["run"]), config)
     name = name_of(config, without=SET_BY_FINETUNING) if before is None else name_of(before)
     n_step = config["agent"]["n_step"]
     told = "" if n_step == N_STEP else f"finetune.n_step={n_step}"
