@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 aten = torch.ops.aten
@@ -33,6 +34,8 @@ WAITING = {
 }
 # A tensor made from numbers of the host has to be uploaded; a captured graph would keep the first ones for ever.
 UPLOADING = {aten.lift_fresh, aten.lift_fresh_copy}
+# What reads a tensor of the CPU without an operation.
+READING = {torch.Tensor.tolist, torch.Tensor.numpy, torch.Tensor.cpu, torch.Tensor.__array__}
 INDEXING = {aten.index, aten.index_put, aten.index_put_, aten._index_put_impl_, aten._unsafe_index}
 
 
@@ -40,8 +43,26 @@ class WouldWait(AssertionError):
     """What was called would wait for the device."""
 
 
+class _NoReading(TorchFunctionMode):
+    """Sees what is called before it becomes operations."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in READING:
+            raise WouldWait(f"{func} reads from the device")
+        return func(*args, **(kwargs or {}))
+
+
 class NoSync(TorchDispatchMode):
     """Raises `WouldWait` at the first operation that waits or uploads."""
+
+    def __enter__(self) -> NoSync:
+        self._reading = _NoReading()
+        self._reading.__enter__()
+        return super().__enter__()
+
+    def __exit__(self, *raised: Any) -> None:
+        super().__exit__(*raised)
+        self._reading.__exit__(*raised)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}

@@ -6,11 +6,13 @@ Every registered reward is asked, with all its variants; a new one that says `to
 from __future__ import annotations
 
 import copy
+from collections import Counter
 from typing import get_args
 
 import pytest
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from conftest import ACTIONS, OBS, make_batch, make_spaces
 from intrigue.cohort.adam import StackedAdam
@@ -124,7 +126,7 @@ def step_alone(
         raw, parts = reward.score_parts(batch)
     loss = reward.loss(batch, rng)
     if loss.requires_grad:
-        descend([weight for weight in reward.parameters() if weight.requires_grad], loss)
+        descend([weight for weight in reward.parameters() if weight.requires_grad], loss.sum())
     with torch.no_grad():
         reward.observe(batch, parts)
     return raw, dict(parts), loss
@@ -190,6 +192,32 @@ def test_nothing_waits_for_the_device(name, options, count):
         step_together(stacked, batch, lanes)
         if adam is not None:
             adam.optimizer.step()
+
+
+class Kernels(TorchDispatchMode):
+    """What is computed, in order; views compute nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[str] = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if not (func.is_view or func.overloadpacket in (torch.ops.aten.detach, torch.ops.aten.view)):
+            self.seen.append(str(func))
+        return func(*args, **(kwargs or {}))
+
+
+@together
+def test_one_seed_is_computed_as_without_a_stack(name, options):
+    reward = build(name, options, 0)
+    alone = copy.deepcopy(reward)
+    stacked, batch = stack_modules([reward]), batch_of(name, options, 0)
+    stacked_batch, lanes = stacked_batches([batch]), Lanes(generators(1))
+    with Kernels() as one:
+        step_together(stacked, stacked_batch, lanes)
+    with Kernels() as other:
+        step_alone(alone, batch, *generators(1))
+    assert Counter(one.seen) == Counter(other.seen)
 
 
 def test_seeds_do_not_leak_into_each_other():

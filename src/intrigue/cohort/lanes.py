@@ -19,7 +19,7 @@ import torch
 from torch import Generator, Tensor
 from torch.utils import _pytree as pytree
 
-from intrigue.rng import Draws
+from intrigue.rng import Draws, normal, uniform
 
 Fill: TypeAlias = "Callable[[Tensor, Generator], Tensor]"
 
@@ -36,15 +36,22 @@ class Lanes(Draws):
 
     def uniform(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
         """Numbers in [0, 1)."""
-        return self._draw(_fill_uniform, shape, dtype)
+        if self._alone:
+            return uniform(shape, self.generators[0], dtype)
+        return self._together(_fill_uniform, shape, dtype)
 
     def normal(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
         """Standard normal numbers."""
-        return self._draw(_fill_normal, shape, dtype)
+        if self._alone:
+            return normal(shape, self.generators[0], dtype)
+        return self._together(_fill_normal, shape, dtype)
 
-    def _draw(self, fill: Fill, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
-        if len(self.generators) == 1 and self.lane.dim() == 0:  # one seed is not batched
-            return fill(torch.empty(tuple(shape), dtype=dtype, device=self.lane.device), self.generators[0])
+    @property
+    def _alone(self) -> bool:
+        """Whether this is the lane of one seed that was not batched."""
+        return len(self.generators) == 1 and self.lane.dim() == 0
+
+    def _together(self, fill: Fill, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
         drawn: Tensor = _PerSeed.apply(self.lane, self.generators, fill, tuple(shape), dtype)  # type: ignore[no-untyped-call]
         return drawn
 
