@@ -23,9 +23,10 @@ import abc
 from typing import Any
 
 import torch
-from torch import Generator, Tensor, nn
+from torch import Tensor, nn
 
 from intrigue.noise import FeatureNoise
+from intrigue.rng import Rng
 from intrigue.skills import SkillSpec
 from intrigue.spaces import Spaces
 from intrigue.types import Parts, Prepared, Transitions
@@ -85,7 +86,7 @@ class IntrinsicReward(nn.Module, abc.ABC):
         """The bonus and what it was made of, each (T, N); a reward of one part has no parts."""
         return self.score(batch), {}
 
-    def loss(self, batch: Transitions, rng: Generator) -> Tensor:
+    def loss(self, batch: Transitions, rng: Rng) -> Tensor:
         """What the reward's models minimise on rows (1, B) in any order, a scalar. Zero where nothing is learned."""
         return torch.zeros((), device=batch.reward.device)
 

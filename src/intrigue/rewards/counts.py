@@ -32,7 +32,7 @@ from dataclasses import dataclass
 from typing import Literal, final
 
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 
 from intrigue.episodic import EpisodicMemory
 from intrigue.features import StateFeatures
@@ -41,6 +41,7 @@ from intrigue.hashing import MOST_BITS, SimHash
 from intrigue.pseudocounts import KernelCounts
 from intrigue.rewards.base import IntrinsicReward
 from intrigue.rewards.registry import register_reward
+from intrigue.rng import Rng
 from intrigue.spaces import Spaces
 from intrigue.trail import Trail
 from intrigue.types import Parts, Transitions
@@ -116,7 +117,7 @@ class Counts(IntrinsicReward):
         visits = visits.to(batch.next_obs.dtype)
         return visits.rsqrt(), {"visits": visits}
 
-    def loss(self, batch: Transitions, rng: Generator) -> Tensor:
+    def loss(self, batch: Transitions, rng: Rng) -> Tensor:
         """By kernel, how badly the action is told from the two encodings; a hash learns nothing."""
         return super().loss(batch, rng) if self.features is None else self.features.inverse_loss_of(batch, self.noise)
 

@@ -28,13 +28,14 @@ from dataclasses import dataclass
 from typing import Literal, final
 
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 
 from intrigue.ellipse import Ellipse
 from intrigue.features import StateFeatures
 from intrigue.fields import PositiveFloat, PositiveInt
 from intrigue.rewards.base import IntrinsicReward
 from intrigue.rewards.registry import register_reward
+from intrigue.rng import Rng
 from intrigue.spaces import Spaces
 from intrigue.trail import Trail
 from intrigue.types import Parts, Transitions
@@ -78,7 +79,7 @@ class E3B(IntrinsicReward):
         bonus = self.ellipse.bonuses(trail, encoded)[trail.rows].to(encoded.dtype)
         return bonus if self.reached else bonus.where(trail.earlier > 0, 0)
 
-    def loss(self, batch: Transitions, rng: Generator) -> Tensor:
+    def loss(self, batch: Transitions, rng: Rng) -> Tensor:
         """How badly the action is told from the two encodings."""
         return self.features.inverse_loss_of(batch, self.noise)
 

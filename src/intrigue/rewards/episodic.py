@@ -29,13 +29,14 @@ from dataclasses import dataclass
 from typing import final
 
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 
 from intrigue.features import StateFeatures
 from intrigue.fields import NonNegativeFloat, PositiveFloat, PositiveInt
 from intrigue.pseudocounts import KernelCounts
 from intrigue.rewards.base import IntrinsicReward
 from intrigue.rewards.registry import register_reward
+from intrigue.rng import Rng
 from intrigue.spaces import Spaces
 from intrigue.trail import Trail
 from intrigue.types import Parts, Transitions
@@ -97,7 +98,7 @@ class Episodic(IntrinsicReward):
         paid = near.enough & (similarity <= self.cfg.max_similarity)
         return similarity.reciprocal().where(paid, 0), {"distance": near.distance}
 
-    def loss(self, batch: Transitions, rng: Generator) -> Tensor:
+    def loss(self, batch: Transitions, rng: Rng) -> Tensor:
         """How badly the action is told from the two embeddings."""
         return self.features.inverse_loss_of(batch, self.noise)
 

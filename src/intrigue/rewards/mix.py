@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import Any, final
 
 import torch
-from torch import Generator, Tensor, nn
+from torch import Tensor, nn
 
 from intrigue.composition import (
     Clip,
@@ -44,7 +44,7 @@ from intrigue.composition import (
 from intrigue.rewards.base import IntrinsicReward
 from intrigue.rewards.registry import REWARDS, register_reward
 from intrigue.rewards_expression import parse
-from intrigue.rng import seeded_construction
+from intrigue.rng import Rng, seeded_construction
 from intrigue.seeds import SEED_LIMIT
 from intrigue.skills import SkillSpec
 from intrigue.spaces import Spaces
@@ -130,7 +130,7 @@ class Mix(IntrinsicReward):
         values = {leaf: parts[name] for leaf, name in zip(self.leaves, self.part_names, strict=True)}
         return evaluate(self.tree, values, weights), parts
 
-    def loss(self, batch: Transitions, rng: Generator) -> Tensor:
+    def loss(self, batch: Transitions, rng: Rng) -> Tensor:
         """The losses of all parts, added."""
         losses = [bonus.loss(batch, rng) for bonus in self.each]
         return sum(losses[1:], losses[0])

@@ -20,13 +20,14 @@ from dataclasses import dataclass
 from typing import final
 
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 
 from intrigue.fields import NonNegativeFloat, PositiveFloat, PositiveInt
 from intrigue.rewards.base import IntrinsicReward
 from intrigue.rewards.episodic import Episodic, EpisodicConfig
 from intrigue.rewards.registry import register_reward
 from intrigue.rewards.rnd_alpha import RNDAlpha, RNDAlphaConfig
+from intrigue.rng import Rng
 from intrigue.spaces import Spaces
 from intrigue.types import Parts, Transitions
 
@@ -89,7 +90,7 @@ class NGU(IntrinsicReward):
         alpha, known = self.lifelong.score_parts(batch)
         return episodic * alpha.clamp(1, self.cfg.clip), {"episodic": episodic, "lifelong": alpha, **near, **known}
 
-    def loss(self, batch: Transitions, rng: Generator) -> Tensor:
+    def loss(self, batch: Transitions, rng: Rng) -> Tensor:
         """The inverse model's and the predictor's, added."""
         return self.episodic.loss(batch, rng) + self.lifelong.loss(batch, rng)
 

@@ -33,7 +33,7 @@ from dataclasses import dataclass
 from typing import Literal, final
 
 import torch
-from torch import Generator, Tensor, nn
+from torch import Tensor, nn
 
 from intrigue.episodic import EpisodicMemory
 from intrigue.features import StateFeatures
@@ -43,6 +43,7 @@ from intrigue.networks import mlp
 from intrigue.pseudocounts import KernelCounts
 from intrigue.rewards.base import IntrinsicReward
 from intrigue.rewards.registry import register_reward
+from intrigue.rng import Rng
 from intrigue.spaces import Spaces
 from intrigue.trail import Trail
 from intrigue.types import Parts, Prepared, Transitions
@@ -109,7 +110,7 @@ class RIDE(IntrinsicReward):
         parts["visits"] = visits
         return impact / visits.sqrt(), parts
 
-    def loss(self, batch: Transitions, rng: Generator) -> Tensor:
+    def loss(self, batch: Transitions, rng: Rng) -> Tensor:
         """The weighted forward and inverse losses; both shape the encoding."""
         here, there = map(self.noise, self.features.pair(batch))
         missed = self.forward_model(torch.cat([here, batch.action], -1)) - there

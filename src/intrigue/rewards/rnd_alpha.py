@@ -22,13 +22,14 @@ from dataclasses import dataclass
 from typing import final
 
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 
 from intrigue.fields import PositiveInt
 from intrigue.normalize import Moments, RunningMoments
 from intrigue.rewards.base import IntrinsicReward
 from intrigue.rewards.registry import register_reward
 from intrigue.rewards.rnd import RND, RNDConfig
+from intrigue.rng import Rng
 from intrigue.spaces import Spaces
 from intrigue.types import Parts, Transitions
 
@@ -79,7 +80,7 @@ class RNDAlpha(IntrinsicReward):
         unusual = (error.double() - known.mean.unsqueeze(-1)) / (known.var.sqrt().unsqueeze(-1) + SMALLEST)
         return (1 + unusual).to(error.dtype), {"error": error}
 
-    def loss(self, batch: Transitions, rng: Generator) -> Tensor:
+    def loss(self, batch: Transitions, rng: Rng) -> Tensor:
         """The predictor's."""
         return self.rnd.loss(batch, rng)
 
