@@ -1,0 +1,258 @@
+"""Several seeds at once: each is the run it would be alone, and stays so when all are killed, stopped or damaged."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import threading
+import time
+
+import pytest
+from test_kill_and_resume import forked
+
+from intrigue.config import resolve
+from intrigue.errors import ConfigError, Interrupted
+from intrigue.presets import preset_layer
+from intrigue.run import checkpoint, snapshot
+from intrigue.run.driver import start
+from intrigue.run.folder import RunFolder
+from intrigue.run.lock import RunLock
+from intrigue.run.several import Plan, resume_seeds, start_seeds
+
+SEEDS = (0, 1, 2)
+STEPS = 120
+KILLS = 8
+SHRUNK = {
+    "env": "dmc/pendulum_swingup",
+    "env.max_episode_steps": 15,
+    "threads": 1,
+    "device": "cpu",
+    "steps": STEPS,
+    "checkpoint_every": 30,
+    "run.snapshots": (45,),
+    "run.eval_every": 60,
+    "run.eval_episodes": 1,
+    "agent.capacity": 96,  # the ring comes round
+    "agent.batch": 16,
+    "agent.hidden": 16,
+    "agent.learning_starts": 20,
+    "agent.train_every": 4,
+    "agent.rollout_steps": 10,
+    "reward.feature_dim": 8,
+    "reward.hidden": 8,
+}
+CLOCK = ("wall_seconds", "charts/SPS", "time/collect_fraction", "time/curiosity_fraction")
+
+
+def shrunk(**changes):
+    return resolve(preset_layer("nnm-urlb-small"), {**SHRUNK, **changes})
+
+
+def plans(**changes):
+    return [Plan(shrunk(seed=seed, **changes)) for seed in SEEDS]
+
+
+def kept(path):
+    folder = RunFolder(path)
+    return {mark: snapshot.load(folder, mark).digest for mark in snapshot.marks_of(folder)}
+
+
+def told(columns):
+    """A table without what a clock wrote."""
+    return {name: [repr(each) for each in column] for name, column in columns.items() if name not in CLOCK}
+
+
+def same_end(runs, alone):
+    for run, calm in zip(runs, alone, strict=True):
+        assert run.config == calm.config
+        assert run.digest() == calm.digest(), f"seed {run.config.run.seed}"
+        assert kept(run.path) == kept(calm.path)
+        assert told(run.metrics()) == told(calm.metrics())
+        assert run.episodes() == calm.episodes()
+        assert (run.path / "DONE").read_bytes() == (calm.path / "DONE").read_bytes()
+
+
+def steps_of(place):
+    """The step of each seed's newest checkpoint."""
+    return [checkpoint.verify(place / f"seed-{seed}" / "checkpoints").step for seed in SEEDS]
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """Each seed in a run of its own that nobody disturbs."""
+    place = tmp_path_factory.mktemp("alone")
+    return [start(plan.cfg, out=place / str(plan.cfg.run.seed), quiet=True) for plan in plans()]
+
+
+def test_each_seed_is_the_run_it_would_be_alone(tmp_path, alone):
+    runs = start_seeds(plans(), out=tmp_path / "all", quiet=True)
+    same_end(runs, alone)
+    assert len({run.digest() for run in runs}) == len(SEEDS)
+    assert sorted(each.name for each in tmp_path.joinpath("all").iterdir()) == [".lock", "seed-0", "seed-1", "seed-2"]
+    for run, calm in zip(runs, alone, strict=True):
+        assert told(run.evaluations()) == told(calm.evaluations())
+        assert run.evaluations()["step"] == [60, STEPS]
+        assert {each.name for each in run.path.iterdir()} == {each.name for each in calm.path.iterdir()}
+        origins = [json.loads((each.path / "provenance.json").read_text()) for each in (run, calm)]
+        assert origins[0]["seed"] == run.config.run.seed
+        assert set(origins[0]) == set(origins[1])
+
+
+def test_kills_lose_nothing(tmp_path, alone):
+    """Commands are killed -9 at random moments; every seed is whole every time, and ends where it ends alone."""
+    rng = random.Random(0)
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps(shrunk().to_json()))
+    out, kills = tmp_path / "all", 0
+    while kills < KILLS and not all((out / f"seed-{seed}" / "DONE").exists() for seed in SEEDS):
+        begin = ["train", "--config", str(config), "--seeds", "0:3", "--out", str(out), "--quiet"]
+        process = forked(["resume", str(out), "--quiet"] if out.exists() else begin)
+        process.join(timeout=rng.uniform(0.3, 1.5))
+        process.kill()
+        process.join()
+        assert process.exitcode in (0, -signal.SIGKILL)
+        kills += process.exitcode != 0
+        if out.exists():
+            assert None not in steps_of(out), "all seeds appear together, each with a checkpoint"
+            assert all(checkpoint.verify(out / f"seed-{seed}" / "checkpoints").ok for seed in SEEDS)
+    assert kills > 1
+    same_end(resume_seeds(out, quiet=True) if out.exists() else start_seeds(plans(), out=out, quiet=True), alone)
+
+
+@pytest.mark.parametrize(("call", "born"), [(3, 0), (6, 1), (9, 2), (10, 3)])
+def test_a_folder_of_seeds_appears_whole_or_not_at_all(tmp_path, monkeypatch, call, born):
+    """Killed before a rename of its birth: of a run inside it (config and provenance have theirs), of the whole."""
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps(shrunk(steps=5).to_json()))
+    begin = ["train", "--config", str(config), "--seeds", "0:3", "--out", str(tmp_path / "all"), "--quiet"]
+    with monkeypatch.context() as patched:
+        patched.setenv("INTRIGUE_FAULT", f"folder:rename:{call}:kill")
+        process = forked(begin)
+        process.join()
+    assert process.exitcode == -signal.SIGKILL
+    assert not (tmp_path / "all").exists()
+    hidden = [each for each in tmp_path.iterdir() if each.name.startswith(".all.")]
+    assert len([each for each in hidden[0].iterdir() if each.name.startswith("seed-")]) == born
+    start(shrunk(steps=5), out=tmp_path / "next", quiet=True)
+    assert {each.name for each in tmp_path.iterdir()} == {"config.json", "next"}, "the next birth removes what is left"
+
+
+def damage(place, seed):
+    """Spoil a seed's newest checkpoint."""
+    newest = checkpoint.published(place / f"seed-{seed}" / "checkpoints")[-1] / "state.json"
+    newest.write_bytes(newest.read_bytes()[:-1])
+
+
+def test_seeds_that_are_behind_catch_up_first(tmp_path, alone, capsys):
+    place = tmp_path / "all"
+    start_seeds(plans(steps=90, **{"run.keep": 3, "run.eval_every": 0}), out=place, quiet=True)
+    damage(place, 1)  # back to 60
+    newer = checkpoint.published(place / "seed-2" / "checkpoints")[1:]
+    for each in newer:  # back to 30, as if the machine had stopped before two saves
+        shutil.rmtree(each)
+    capsys.readouterr()
+    runs = resume_seeds(place, steps=STEPS)
+    said = capsys.readouterr().err
+    assert "checkpoint" in said and "is damaged and was passed over" in said
+    first = said.index("seeds behind the others, at step 30: 2; they go on to step 60 first")
+    assert first < said.index("seeds behind the others, at step 60: 1, 2; they go on to step 90 first")
+    for run, calm in zip(runs, alone, strict=True):
+        assert run.digest() == calm.digest()
+        assert kept(run.path) == kept(calm.path)
+        assert told(run.metrics()) == told(calm.metrics())
+        assert run.episodes() == calm.episodes()
+        assert run.step == STEPS
+
+
+def test_a_finished_seed_is_left_alone(tmp_path, alone):
+    place = tmp_path / "all"
+    start_seeds(plans(), out=place, quiet=True)
+    (place / "seed-0" / "DONE").unlink()
+    for folder in checkpoint.published(place / "seed-0" / "checkpoints")[1:]:
+        shutil.rmtree(folder)  # of 90 and 120, the newer
+    written = {seed: (place / f"seed-{seed}" / "metrics.csv").stat().st_mtime_ns for seed in SEEDS}
+    same_end(resume_seeds(place, quiet=True), alone)
+    now = {seed: (place / f"seed-{seed}" / "metrics.csv").stat().st_mtime_ns for seed in SEEDS}
+    assert [seed for seed in SEEDS if now[seed] != written[seed]] == [0]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_saves_all_seeds_at_one_step(tmp_path, alone, number, code):
+    place = tmp_path / "all"
+
+    def interrupt():
+        while not (place / "seed-2" / "metrics.csv").exists():
+            time.sleep(0.01)
+        os.kill(os.getpid(), number)
+
+    threading.Thread(target=interrupt, daemon=True).start()
+    with pytest.raises(Interrupted, match=f"go on with `intrigue resume {place}`") as stopped:
+        start_seeds(plans(steps=10**9, checkpoint_every=10**6), out=place, quiet=True)
+    assert stopped.value.exit_code == code
+    steps = steps_of(place)
+    assert len(set(steps)) == 1 and steps[0] > 0
+    assert f"saved at step {steps[0]}" in str(stopped.value)
+    if steps[0] < STEPS:  # a machine that stood still for long may be beyond it
+        runs = resume_seeds(place, steps=STEPS, quiet=True)
+        assert [run.digest() for run in runs] == [calm.digest() for calm in alone]
+
+
+def test_a_new_last_step_behind_one_seed_changes_none(tmp_path):
+    place = tmp_path / "all"
+    start_seeds(plans(steps=60, **{"run.eval_every": 0}), out=place, quiet=True)
+    before = [(place / f"seed-{seed}" / "config.json").read_bytes() for seed in SEEDS]
+    with pytest.raises(ConfigError, match="--steps 40 lies behind the run, which is at step 60"):
+        resume_seeds(place, steps=40, quiet=True)
+    assert [(place / f"seed-{seed}" / "config.json").read_bytes() for seed in SEEDS] == before
+    with (
+        RunLock(place / "seed-1", "somebody else"),
+        pytest.raises(ConfigError, match=r"seed-1 is in use by .*somebody else"),
+    ):
+        resume_seeds(place, steps=STEPS, quiet=True)
+    assert [(place / f"seed-{seed}" / "config.json").read_bytes() for seed in SEEDS] == before
+
+
+def test_a_fault_in_one_seed_stops_all_and_names_it(tmp_path):
+    plugin, log = tmp_path / "faulty.py", tmp_path / "said"
+    plugin.write_text(FAULTY)
+    options = {"agent": "dqn", "agent.capacity": 200, "agent.batch": 4, "agent.hidden": 4, "agent.learning_starts": 5,
+               "agent.rollout_steps": 5, "reward": "none", "pool.num_envs": 1, "pool.workers": 0, "steps": 100,
+               "checkpoint_every": 20, "threads": 1, "device": "cpu"}  # fmt: skip
+    arguments = ["train", "faulty", "--plugin", str(plugin), "--seeds", "4,5,9", "--out", str(tmp_path / "all")]
+    arguments += [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
+    process = forked([*arguments, "--quiet"], log)
+    process.join()
+    said = log.read_text()
+    assert process.exitcode == 3, said
+    assert "error: seed 5: " in said and "Traceback" not in said
+    assert "All 3 seeds stopped, last noted at step 30; of each the checkpoint of step 20 is intact" in said
+    for seed in (4, 5, 9):
+        assert checkpoint.verify(tmp_path / "all" / f"seed-{seed}" / "checkpoints").step == 20
+
+
+FAULTY = '''"""An environment of which the second that is made breaks at its 31st step."""
+import gymnasium as gym
+import numpy as np
+from intrigue.envs import Env, EnvInfo, Step, register_env
+
+@register_env("faulty")
+class Faulty(Env):
+    made = 0
+    def __init__(self, cfg, name):
+        Faulty.made += 1
+        self.index, self.steps = Faulty.made, 0
+        self.info = EnvInfo(gym.spaces.Box(-1, 1, (2,), np.float32), gym.spaces.Discrete(2))
+    def reset(self, seed):
+        return np.zeros(2, np.float32)
+    def step(self, action):
+        self.steps += 1
+        broken = self.index == 2 and self.steps == 31
+        return Step(np.full(2, np.nan if broken else 0.5, np.float32), 0.0, False, self.steps % 10 == 0)
+    def snapshot(self):
+        return {"steps": self.steps}
+    def restore(self, state):
+        self.steps = state["steps"]
+'''
