@@ -14,6 +14,7 @@ from intrigue.bench.memory import resident_peak
 from intrigue.envs.config import PoolConfig, cores, worker_count
 from intrigue.envs.pool import Pool, make_pool
 from intrigue.envs.remote import worker_environment
+from intrigue.spaces import Array
 
 MIB = 1 << 20
 DRAWN = 64  # Random actions of every environment drawn in advance; they are used again and again.
@@ -46,14 +47,17 @@ def pool_rate(env_id: str, cfg: PoolConfig, seconds: float) -> PoolRate:
 
 def stepping(pool: Pool, seconds: float) -> float:
     """Agent steps a second under random actions: every group is sent on as soon as it is received."""
-    drawn = random_actions(pool.spaces.action, DRAWN * pool.num_envs, seed=0)
-    actions = drawn.reshape(DRAWN, pool.num_envs, *drawn.shape[1:])
-    parts = [[each[rows] for each in actions] for rows in pool.groups]
-    for group, part in enumerate(parts):
+    return stepping_together([pool], seconds)
+
+
+def stepping_together(pools: Sequence[Pool], seconds: float) -> float:
+    """The same of several pools in one process, summed: no pool waits for another's workers."""
+    groups = [each for pool in pools for each in _random_groups(pool)]
+    for pool, group, part in groups:
         pool.send(group, part[0])
 
     def go_round(number: int) -> None:
-        for group, part in enumerate(parts):
+        for pool, group, part in groups:
             pool.receive(group)
             pool.send(group, part[number % DRAWN])
 
@@ -64,9 +68,16 @@ def stepping(pool: Pool, seconds: float) -> float:
         go_round(rounds)
         rounds += 1
     taken = time.perf_counter() - began
-    for group in range(len(parts)):
+    for pool, group, _ in groups:
         pool.receive(group)
-    return rounds * pool.num_envs / taken
+    return rounds * sum(pool.num_envs for pool in pools) / taken
+
+
+def _random_groups(pool: Pool) -> list[tuple[Pool, int, list[Array]]]:
+    """Each group of the pool with its random actions, (DRAWN, rows, ...)."""
+    drawn = random_actions(pool.spaces.action, DRAWN * pool.num_envs, seed=0)
+    actions = drawn.reshape(DRAWN, pool.num_envs, *drawn.shape[1:])
+    return [(pool, group, [each[rows] for each in actions]) for group, rows in enumerate(pool.groups)]
 
 
 def bare_rate(env_id: str, workers: int, pin: bool, seconds: float) -> float:

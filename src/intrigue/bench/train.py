@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import sys
-import time
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-import torch
 import tyro
 
-from intrigue.bench.env_rates import stepping
-from intrigue.bench.machine import machine
-from intrigue.bench.memory import resident_peak
-from intrigue.bench.train_phases import SETTLING, phases
-from intrigue.config import RunConfig, resolve
+from intrigue.bench import train_replay, train_rollouts
+from intrigue.bench.seed_range import seed_range
+from intrigue.config import resolve
 from intrigue.errors import ConfigError, Problem
+from intrigue.pairing import replays
 from intrigue.presets import preset_layer
-from intrigue.run.driver import use_threads
-from intrigue.training.build import build
-from intrigue.training.parts import Parts
 
-CEILING_SECONDS = 4.0  # before training and again after it: a shared machine is not equally fast twice
+ROLLOUTS = 6  # timed, if no other number is asked for
 
 
 def command(
@@ -32,7 +25,15 @@ def command(
     ] = None,
     preset: Annotated[str, tyro.conf.arg(metavar="P", help="what is trained")] = "nnm-atari",
     reward: Annotated[str | None, tyro.conf.arg(metavar="R", help="another bonus in its place")] = None,
-    rollouts: Annotated[int, tyro.conf.arg(metavar="N", help="rollouts timed, after two that are not")] = 6,
+    rollouts: Annotated[
+        int | None, tyro.conf.arg(metavar="N", help="rollouts timed, after two that are not; 6 if none is given")
+    ] = None,
+    updates: Annotated[
+        int | None, tyro.conf.arg(metavar="N", help="updates timed, of agents with a replay; as the device allows")
+    ] = None,
+    seeds: Annotated[
+        str | None, tyro.conf.arg(metavar="A:B", help="several seeds side by side, of agents with a replay")
+    ] = None,
     envs: Annotated[int | None, tyro.conf.arg(metavar="N", help="environments")] = None,
     workers: Annotated[int | None, tyro.conf.arg(metavar="W", help="processes that step them; -1 one per core")] = None,
     groups: Annotated[int | None, tyro.conf.arg(metavar="G", help="groups that step in turn")] = None,
@@ -45,87 +46,47 @@ def command(
     """How fast a preset trains: agent steps a second, the ratio to the same pool under random actions in the same run,
     and the share of each phase. Memory is the peak of this process and its workers, and of the GPU.
 
+    With a replay: milliseconds of an update, after the replay was filled by random steps, and how long the preset's
+    whole run would take at that rate.
+
     Examples:
       intrigue bench train --preset nnm-atari
       intrigue bench train atari/Pong --preset nnm-atari-small --rollouts 3 --json speed.json
+      intrigue bench train dmc/jaco --preset nnm-urlb --seeds 0:4 --updates 20
     """
-    if rollouts < 1:
-        raise ConfigError([Problem("rollouts", f"{rollouts}, at least 1 is needed.")])
     given = {
         "env": env, "reward": reward, "pool.num_envs": envs, "pool.workers": workers, "pool.groups": groups,
         "device": device, "run.execution": execution, "curiosity.warmup_steps": None,
     }  # fmt: skip
     cfg = resolve(preset_layer(preset), {name: value for name, value in given.items() if value is not None})
-    figures = measured(cfg, preset, rollouts)
-    sys.stdout.write(told(figures))
+    from_replay = replays(cfg.agent_name)
+    _refuse(cfg.agent_name, from_replay, rollouts, updates, seeds)
+    if from_replay:
+        numbers = seed_range(seeds) if seeds is not None else [cfg.run.seed]
+        figures = train_replay.measured(cfg, preset, numbers, updates)
+        told = train_replay.told(figures)
+    else:
+        figures = train_rollouts.measured(cfg, preset, rollouts or ROLLOUTS)
+        told = train_rollouts.told(figures)
+    sys.stdout.write(told)
     if json_file is not None:
         json_file.write_text(json.dumps(figures, indent=1) + "\n")
     return 0
 
 
-def measured(cfg: RunConfig, preset: str, rollouts: int) -> dict[str, Any]:
-    """Every figure of the page."""
-    use_threads(cfg.run.threads)
-    began = time.perf_counter()
-    with contextlib.closing(build(cfg)) as parts:
-        if not isinstance(parts, Parts):
-            raise ConfigError([Problem("agent", f"{cfg.agent_name} learns from replay; this measures rollouts.")])
-        pool, device = parts.collector.pool, parts.collector.device
-        if device.type == "cuda":
-            torch.cuda.reset_peak_memory_stats(device)
-        parts.collector.start()
-        started = time.perf_counter() - began
-        before = stepping(pool, CEILING_SECONDS)
-        parts.collector.start()
-        with torch.no_grad():
-            parts.curiosity.warm_up(parts.collector.current().unsqueeze(0))
-            parts.agent.warm_up(parts.collector.current().unsqueeze(0))
-        found = phases(parts, rollouts, lambda n: _progress(n, SETTLING + rollouts))
-        after = stepping(pool, CEILING_SECONDS)
-        steps = pool.num_envs * parts.collector.rollout_steps
-        speed = steps * rollouts / found.total()
-        reached = (before + after) / 2
-        return {
-            "target": "train",
-            **machine(device),
-            "preset": preset,
-            "env": cfg.env_id,
-            "reward": cfg.reward_name,
-            "execution": parts.agent.mode if hasattr(parts.agent, "mode") else "plain",
-            "envs": pool.num_envs,
-            "workers": cfg.pool.workers,
-            "groups": len(pool.groups),
-            "rollout_steps": parts.collector.rollout_steps,
-            "start_seconds": started,
-            "ceiling_before": before,
-            "ceiling_after": after,
-            "steps_per_second": speed,
-            "ratio_to_ceiling": speed / reached,
-            "shares": found.shares(),
-            "seconds_per_rollout": found.total() / rollouts,
-            "score_milliseconds": 1e3 * found.score,
-            "host_peak_mib": resident_peak() / 2**20,
-            "device_peak_mib": torch.cuda.max_memory_allocated(device) / 2**20 if device.type == "cuda" else None,
-        }
-
-
-def told(figures: dict[str, Any]) -> str:
-    """The figures for a person."""
-    shares = ", ".join(f"{name.replace('_', ' ')} {share:.1%}" for name, share in figures["shares"].items())
-    gpu = "" if figures["device_peak_mib"] is None else f", GPU {figures['device_peak_mib']:,.0f} MiB"
-    return (
-        f"{figures['preset']} on {figures['env']}: {figures['envs']} environments, {figures['execution']} execution\n"
-        f"  training          {figures['steps_per_second']:>10,.0f} steps/s\n"
-        f"  random actions    {figures['ceiling_before']:>10,.0f} steps/s before, "
-        f"{figures['ceiling_after']:,.0f} after, same pool\n"
-        f"  ratio             {figures['ratio_to_ceiling']:>10.2f}\n"
-        f"  shares            {shares}\n"
-        f"  one rollout       {figures['seconds_per_rollout']:>10.3f} s, score {figures['score_milliseconds']:.1f} ms\n"
-        f"  start             {figures['start_seconds']:>10.1f} s\n"
-        f"  peak memory       {figures['host_peak_mib']:>10,.0f} MiB host with workers{gpu}\n"
-    )
-
-
-def _progress(number: int, of: int) -> None:
-    sys.stderr.write(f"\rrollout {number} of {of}" + ("\n" if number == of else ""))
-    sys.stderr.flush()
+def _refuse(agent: str, from_replay: bool, rollouts: int | None, updates: int | None, seeds: str | None) -> None:
+    """Raise ConfigError with everything that does not go with the way the agent learns."""
+    wrong = [
+        Problem(name, f"{value}, at least 1 is needed.")
+        for name, value in (("rollouts", rollouts), ("updates", updates))
+        if value is not None and value < 1
+    ]
+    foreign = {"rollouts": rollouts} if from_replay else {"updates": updates, "seeds": seeds}
+    source, instead = ("replay", "--updates") if from_replay else ("its rollouts", "--rollouts")
+    wrong += [
+        Problem(name, f"{agent} learns from {source}, which is not measured so. Use {instead}.")
+        for name, value in foreign.items()
+        if value is not None
+    ]
+    if wrong:
+        raise ConfigError(wrong)

@@ -1,0 +1,75 @@
+"""How long named phases of some work take, without making a GPU wait for the watch.
+
+On a GPU a phase is bounded by two events on its own timeline, read when everything is over; elsewhere by the host's
+clock. Where the device waits for the host, as while environments step, its timeline shows that too, so phases of both
+kinds add up to the whole.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from typing import ParamSpec, TypeAlias, TypeVar
+
+import torch
+
+Mark: TypeAlias = "float | torch.cuda.Event"
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class PhaseClock:
+    """Spans of time by name, in the order in which they began."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self._spans: list[tuple[str, Mark, Mark]] = []
+
+    @contextlib.contextmanager
+    def span(self, name: str) -> Iterator[None]:
+        """What happens within is one span of this name."""
+        began = self._mark()
+        yield
+        self._spans.append((name, began, self._mark()))
+
+    def timed(self, name: str, work: Callable[P, R]) -> Callable[P, R]:
+        """The same work, every call of which is a span."""
+
+        def watched(*args: P.args, **kwargs: P.kwargs) -> R:
+            with self.span(name):
+                return work(*args, **kwargs)
+
+        return watched
+
+    def forget(self) -> None:
+        """Begin anew, when everything under way is done."""
+        self._wait()
+        self._spans.clear()
+
+    def seconds(self) -> dict[str, list[float]]:
+        """The length of every span since the last `forget`, by name; waits for what is under way."""
+        self._wait()
+        found: dict[str, list[float]] = {}
+        for name, began, ended in self._spans:
+            found.setdefault(name, []).append(_between(began, ended))
+        return found
+
+    def _mark(self) -> Mark:
+        if self.device.type != "cuda":
+            return time.perf_counter()
+        event = torch.cuda.Event(enable_timing=True)
+        event.record(torch.cuda.current_stream(self.device))
+        return event
+
+    def _wait(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+
+
+def _between(began: Mark, ended: Mark) -> float:
+    if isinstance(began, float):
+        assert isinstance(ended, float)
+        return ended - began
+    assert not isinstance(ended, float)
+    return float(began.elapsed_time(ended)) / 1e3
