@@ -46,6 +46,11 @@ class CuriosityConfig:
     idle: bool = False  # the bonus is neither computed nor learned; its skills stay (URLB's fine-tuning)
     follow: Literal["drawn", "middle", "tried", "regressed"] = "drawn"  # which skill; others than drawn to fine-tune
 
+    @property
+    def takes_all(self) -> bool:
+        """Whether one minibatch is all there is, so that the order of its rows says nothing."""
+        return self.minibatches == 1 and self.update_fraction == 1 and self.minibatch_of == "rows"
+
 
 def problems(cfg: Mapping[str, Any], num_envs: int | None = None) -> list[Problem]:
     """Rules between fields that no single field can state; `num_envs` is how many a rollout has, where it is known."""

@@ -19,6 +19,7 @@ import torch
 from torch import Generator, Tensor
 
 from intrigue.errors import ConfigError, NonFiniteError, Problem
+from intrigue.guard import Guard
 from intrigue.optim import descend
 from intrigue.precision import fast_float32
 
@@ -135,10 +136,7 @@ class LossStep:
         self._captured = Captured(self._whole_step, generators, self._changed) if graph else None
         if graph:
             _prime(self.optimizer)
-            self._refused = torch.zeros((), device=device)  # how many steps were skipped since the last look
-            # What a fused optimiser looks at before it changes anything; torch's gradient scaler sets the same.
-            self._skip = torch.zeros((), device=device)
-            vars(self.optimizer)["found_inf"] = self._skip
+            self._guard = Guard(self.optimizer, device)
 
     def set_learning_rate(self, rate: float) -> None:
         """The rate of the steps to come."""
@@ -160,8 +158,7 @@ class LossStep:
 
     def check(self) -> None:
         """Stop if a step since the last look was refused; plain steps say so themselves."""
-        if self._captured is not None and float(self._refused) > 0:
-            self._refused.zero_()
+        if self._captured is not None and self._guard.tripped():
             raise NonFiniteError(self._refusal)
 
     def exchanged(self) -> None:
@@ -176,14 +173,11 @@ class LossStep:
             loss.backward()
             if self._max_grad_norm:
                 torch.nn.utils.clip_grad_norm_(self._parameters, self._max_grad_norm, foreach=True)
-            bad = (~torch.isfinite(loss.detach())).to(self._refused)
-            self._refused.add_(bad)
-            self._skip.copy_(bad)
-            self.optimizer.step()
+            self._guard.step(loss)
         return noted.detach()
 
     def _changed(self) -> Iterable[Tensor]:
-        yield self._refused
+        yield self._guard.refused
         yield from self._parameters
         for moments in self.optimizer.state.values():
             yield from moments.values()

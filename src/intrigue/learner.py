@@ -39,7 +39,7 @@ class Learner:
         trained = [weight for weight in reward.parameters() if weight.requires_grad]
         # Only losses that never wait for the device can be captured; the others run as they are written.
         mode = "plain" if mode == "graph" and not reward.capturable else mode
-        self._step = (
+        self.step = (
             LossStep(
                 self._loss_of,
                 trained,
@@ -56,14 +56,14 @@ class Learner:
 
     def fit(self, batch: Transitions) -> float:
         """Mean loss over all minibatches; 0 for a reward without models."""
-        if self._step is None:
+        if self.step is None:
             return 0.0
         losses = []
         for _ in range(self.cfg.epochs):
             for part in self._parts(batch):
                 self._kind = type(part)
-                losses.append(self._step(*part.tensors()))
-        self._step.check()
+                losses.append(self.step(*part.tensors()))
+        self.step.check()
         return float(torch.stack(losses).mean()) if losses else 0.0
 
     def _loss_of(self, *tensors: Tensor) -> tuple[Tensor, Tensor]:
@@ -85,6 +85,10 @@ class Learner:
                     yield batch.rows(rows)
             return
         rows = batch.valid.flatten().nonzero().squeeze(-1)
+        if cfg.takes_all:
+            if len(rows):
+                yield batch.rows(rows)
+            return
         order = torch.randperm(rows.shape[0], generator=rng, device=rng.device)
         order = order[: max(1, round(cfg.update_fraction * rows.shape[0]))]
         for chunk in order.tensor_split(cfg.minibatches):
@@ -93,10 +97,10 @@ class Learner:
 
     def state_dict(self) -> State:
         """The optimiser's moments."""
-        return optimizer_state(self._step.optimizer) if self._step is not None else None
+        return optimizer_state(self.step.optimizer) if self.step is not None else None
 
     def load_state_dict(self, state: State) -> None:
         """Put back what `state_dict` gave."""
-        if self._step is not None:
-            load_optimizer_state(self._step.optimizer, state)
-            self._step.exchanged()
+        if self.step is not None:
+            load_optimizer_state(self.step.optimizer, state)
+            self.step.exchanged()

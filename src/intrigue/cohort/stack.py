@@ -55,7 +55,8 @@ def stack_modules(modules: Sequence[nn.Module]) -> Stacked:
         names[name] = first.setdefault(id(example), name)
         if names[name] != name:
             continue
-        stack = torch.stack([tensor.detach() for tensor in tensors])
+        # One alone is looked at where it is: a replay's memory need not be there twice.
+        stack = torch.stack([each.detach() for each in tensors]) if len(tensors) > 1 else example.detach().unsqueeze(0)
         for row, tensor in zip(stack, tensors, strict=True):
             tensor.data = row
         if example.requires_grad:

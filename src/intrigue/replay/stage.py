@@ -62,6 +62,13 @@ class Stage:
         assert episodes is not None
         episodes.show(keep.low_at(keep.ring.head + self._rows))
 
+    @property
+    def drawable(self) -> int:
+        """Transitions that count as drawable, those held back included."""
+        keep, steps = self.replay.keep, self.replay.plan.steps
+        low = keep.low_at(keep.ring.head + self._rows)
+        return max(0, keep.steps + self.count - steps + 1 - low) * keep.num_envs
+
     def _arrays(self, action: Array, step: PoolStep) -> Taken:
         def room_for(one: Array) -> Array:
             return np.zeros((self.room, *one.shape), one.dtype)

@@ -11,11 +11,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from intrigue.replay.rows import RowRing
+from intrigue.replay.rows import Rows
 from intrigue.types import Extras, Transitions
 
 
-def window_rows(ring: RowRing, start: Tensor, steps: int) -> tuple[Tensor, Tensor]:
+def window_rows(ring: Rows, start: Tensor, steps: int) -> tuple[Tensor, Tensor]:
     """Rows (n, B) of the windows that begin in rows (B,), and which of them count; others repeat the one before."""
     rows, counts = [start], [ring.get("valid", start)]
     for _ in range(steps - 1):
@@ -28,13 +28,13 @@ def window_rows(ring: RowRing, start: Tensor, steps: int) -> tuple[Tensor, Tenso
     return torch.stack(rows), torch.stack(counts)
 
 
-def as_steps(ring: RowRing, start: Tensor, steps: int, stack: int) -> Transitions:
+def as_steps(ring: Rows, start: Tensor, steps: int, stack: int) -> Transitions:
     """Every transition of the windows, (n, B, ...)."""
     rows, counts = window_rows(ring, start, steps)
     return _batch(ring, rows, ring.after(rows), stack).replace(valid=counts)
 
 
-def as_tuples(ring: RowRing, start: Tensor, steps: int, stack: int, discount: float) -> tuple[Transitions, Extras]:
+def as_tuples(ring: Rows, start: Tensor, steps: int, stack: int, discount: float) -> tuple[Transitions, Extras]:
     """The windows as single transitions, (1, B, ...), and the discount of what follows them."""
     rows, counts = window_rows(ring, start, steps)
     power = discount ** torch.arange(steps, device=rows.device, dtype=torch.float32).unsqueeze(-1)
@@ -46,7 +46,7 @@ def as_tuples(ring: RowRing, start: Tensor, steps: int, stack: int, discount: fl
     return batch, {"discount": discount ** counts.sum(0, keepdim=True).float()}
 
 
-def _batch(ring: RowRing, rows: Tensor, after: Tensor, stack: int) -> Transitions:
+def _batch(ring: Rows, rows: Tensor, after: Tensor, stack: int) -> Transitions:
     return Transitions(
         obs=ring.observations(rows, stack),
         action=ring.get("action", rows),

@@ -33,10 +33,14 @@ class Tally:
 
     def add(self, metrics: Metrics) -> None:
         """What one update gave."""
-        for name, value in metrics.items():
+        self.add_sums(metrics, 1)
+
+    def add_sums(self, sums: Metrics, count: int) -> None:
+        """What `count` updates gave, summed."""
+        for name, total in sums.items():
             pair = self._sums.setdefault(name, [0.0, 0.0])
-            pair[0] += value
-            pair[1] += 1
+            pair[0] += total
+            pair[1] += count
 
     def take(self) -> Metrics:
         """The means, in the order in which they first came; the next ones begin anew."""

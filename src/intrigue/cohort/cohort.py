@@ -1,0 +1,145 @@
+"""Several seeds of one setting that step and learn together.
+
+Each seed is an ordinary `ReplayParts`, whose weights, moments and replay become rows of stacked tensors: its state can
+be saved, evaluated and loaded as that of a lone run, and what it computes is what a lone run computes, up to the order
+of floating-point sums. All seeds are always at the same step.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import final
+
+import torch
+
+from intrigue.agents.ddpg import DDPG
+from intrigue.cohort.explorers import Explorers
+from intrigue.cohort.stack import stack_modules
+from intrigue.cohort.update import Update
+from intrigue.errors import RunError
+from intrigue.replay.plan import updates_due
+from intrigue.replay.stage import Stage
+from intrigue.spaces import Array
+from intrigue.training.replay import ReplayParts
+from intrigue.types import Episode, Metrics, Progress
+
+
+@final
+class Cohort:
+    """Parts of S runs, of which `cohort.eligible` has nothing to say."""
+
+    def __init__(self, parts: Sequence[ReplayParts]) -> None:
+        self.parts = list(parts)
+        agent = parts[0].agent
+        assert isinstance(agent, DDPG)
+        self.plan = agent.plan
+        self.num_envs = parts[0].collector.pool.num_envs
+        self.log_every = agent.rollout_steps * self.num_envs
+        device = agent.middle.device
+        captured = device.type == "cuda" and agent.critic_step.mode == "graph"
+        self._agents = stack_modules([each.agent for each in parts])
+        tensors = self._agents.tensors()
+        self._behind = [each for name, each in tensors.items() if name.startswith("behaviour.")]
+        self._ahead = [each for name, each in tensors.items() if name.startswith("actor.")]
+        self._update = Update(parts, self._agents, captured=captured)
+        self._explorers = Explorers(parts, self._agents, device, captured=captured)
+        self._ready = torch.cuda.Event() if device.type == "cuda" else None
+        self._stages = [Stage(each.collector.replay) for each in parts]
+        self._episodes: list[list[Episode]] = [[] for _ in parts]
+        self._updated_at = 0
+        self._remembered = 0.0
+        self._began, self._stepping = time.monotonic(), 0.0
+        for row, each in enumerate(parts):
+            self._explorers.obs[row] = each.collector.replay.current().cpu().numpy()
+        self._mark_ready()
+
+    @property
+    def step_count(self) -> int:
+        """Agent steps of each seed."""
+        return self.parts[0].collector.step_count
+
+    def step(self) -> None:
+        """One step of all environments, and the updates that fall due with it."""
+        began = time.monotonic()
+        self._take(self._actions())
+        self._stepping += time.monotonic() - began
+        due = updates_due(self.step_count, self.num_envs, self.plan)
+        if due and self._can_draw():
+            for stage in self._stages:
+                stage.forget()
+            for _ in range(due):
+                self._learn()
+
+    def settle(self) -> list[Progress]:
+        """Wait for everything, and say what happened since the last time; all parts' states are whole then."""
+        count = self._update.count
+        totals = self._update.take()
+        step = self.step_count
+        for row, (part, stage) in enumerate(zip(self.parts, self._stages, strict=True)):
+            stage.flush()
+            if count:
+                part.curiosity.steps_seen = self._updated_at + self.plan.batch
+                part.tally.add_sums({**totals[row], "charts/replayed": self._remembered}, count)
+        self._remembered = 0.0
+        logs = step % self.log_every == 0
+        shares = self._shares() if logs else {}
+        found = [
+            Progress(step, episodes, {**part.tally.take(), **shares} if logs else {})
+            for part, episodes in zip(self.parts, self._episodes, strict=True)
+        ]
+        self._episodes = [[] for _ in self.parts]
+        return found
+
+    def _actions(self) -> Array | list[Array]:
+        if self.step_count >= self.plan.learning_starts:
+            return self._explorers(self._ready)
+        # The first steps are random, by the same stream.
+        obs = torch.zeros(self.num_envs)
+        return [
+            part.warm_up_agent.act(obs, obs, explore=True, rng=part.streams["act"]).action.cpu().numpy()
+            for part in self.parts
+        ]
+
+    def _take(self, actions: Array | list[Array]) -> None:
+        for part, action in zip(self.parts, actions, strict=True):
+            part.collector.pool.send(0, action)
+        rows = slice(0, self.num_envs)
+        for row, (part, stage, action) in enumerate(zip(self.parts, self._stages, actions, strict=True)):
+            collector = part.collector
+            now = collector.pool.receive(0)
+            collector.step_count += self.num_envs
+            stage.note(action, now)
+            self._episodes[row] += collector.episodes.note(collector.step_count, rows, now)
+            self._explorers.obs[row] = now.obs
+
+    def _learn(self) -> None:
+        if self._behind:
+            with torch.no_grad():
+                torch._foreach_copy_(self._behind, self._ahead)
+            self._mark_ready()
+        self._update()
+        if not self._behind:
+            self._mark_ready()
+        self._updated_at = self.step_count
+        self._remembered += self._stages[0].drawable
+
+    def _mark_ready(self) -> None:
+        if self._ready is not None:
+            self._ready.record()
+
+    def _can_draw(self) -> bool:
+        able = [bool(len(each.collector.replay)) for each in self.parts]
+        if any(able) and not all(able):
+            late = [str(part.streams.seed) for part, ready in zip(self.parts, able, strict=True) if not ready]
+            raise RunError(
+                f"seed {', '.join(late)} has not finished an episode by step {self.step_count}, where others learn "
+                "already: seeds must learn in step. Raise --agent.learning-starts, or run the seeds one by one."
+            )
+        return all(able)
+
+    def _shares(self) -> Metrics:
+        whole = max(time.monotonic() - self._began, 1e-9)
+        shares = {"charts/SPS": self.log_every / whole, "time/collect_fraction": self._stepping / whole}
+        self._began, self._stepping = time.monotonic(), 0.0
+        return shares

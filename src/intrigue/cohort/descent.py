@@ -1,0 +1,56 @@
+"""One step of all seeds down their losses, each seed by its own gradient, none where a loss is not finite."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+from intrigue.cohort.adam import StackedAdam
+from intrigue.cohort.stack import Stacked
+from intrigue.errors import NonFiniteError
+from intrigue.guard import Guard
+from intrigue.precision import fast_float32
+
+
+@final
+class Descent:
+    """The optimiser of one loss of every seed; `solos` are the seeds' own, which see its moments."""
+
+    def __init__(
+        self,
+        stacked: Stacked,
+        loss_of: Callable[..., tuple[Tensor, Tensor]],
+        solos: Sequence[torch.optim.Optimizer],
+        refusal: str,
+    ) -> None:
+        device = solos[0].param_groups[0]["params"][0].device
+        self._stacked, self._loss_of, self._refusal = stacked, loss_of, refusal
+        self._adam = StackedAdam(stacked, solos, capturable=device.type == "cuda")
+        self._guard = Guard(self._adam.optimizer, device)
+
+    def __call__(self, *inputs: Any) -> Tensor:
+        """One step; what was noted, (S, ...)."""
+        optimizer = self._adam.optimizer
+        with fast_float32():
+            optimizer.zero_grad(set_to_none=True)
+            losses, noted = self._stacked.call(self._loss_of, *inputs)
+            losses.sum().backward()
+            self._guard.step(losses)
+        found: Tensor = noted.detach()
+        return found
+
+    def changes(self) -> Iterator[Tensor]:
+        """All that a step writes to."""
+        yield self._guard.refused
+        for group in self._adam.optimizer.param_groups:
+            for weight in group["params"]:
+                yield weight
+                yield from self._adam.optimizer.state[weight].values()
+
+    def check(self) -> None:
+        """Stop if a step since the last look was refused. Waits for the device."""
+        if self._guard.tripped():
+            raise NonFiniteError(self._refusal)

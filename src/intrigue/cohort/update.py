@@ -1,0 +1,177 @@
+"""One update of S seeds: draw, score, learn the bonus, mix, critic, actor, target. Nothing is read back on the way.
+
+    draw     windows of each seed's replay, by its own stream
+    bonus    Curiosity's five steps (intrigue.curiosity), in their order
+    agent    DDPG's (intrigue.agents.ddpg), in theirs
+
+The computations are those of a lone run, called for all seeds at once; on a GPU the whole of it is one CUDA graph.
+What is noted of updates is summed where it is computed, and read when somebody wants to see it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import final
+
+import torch
+from torch import Tensor
+
+from intrigue.agents import ddpg
+from intrigue.agents.ddpg import DDPG, Rows
+from intrigue.cohort.descent import Descent
+from intrigue.cohort.lanes import Lanes
+from intrigue.cohort.shelf import Shelf
+from intrigue.cohort.stack import Stacked, stack_modules
+from intrigue.curiosity import Curiosity, Mixed
+from intrigue.execution import Captured
+from intrigue.learner import REFUSAL
+from intrigue.precision import exact_float32
+from intrigue.rng import Rng, normal
+from intrigue.training.replay import ReplayParts
+from intrigue.types import Parts, Prepared, Transitions
+
+NOTED = (
+    "intrinsic/raw_mean",
+    "intrinsic/raw_std",
+    "intrinsic/raw_max",
+    "intrinsic/scaled_mean",
+    "intrinsic/scale",
+    "intrinsic/coefficient",
+    "losses/intrinsic",
+)
+PART = "intrinsic/part/"
+
+
+@final
+class Update:
+    """Updates of all seeds at once."""
+
+    def __init__(self, parts: Sequence[ReplayParts], agents: Stacked, *, captured: bool) -> None:
+        first = parts[0]
+        agent, curiosity = first.agent, first.curiosity
+        assert isinstance(agent, DDPG)
+        self._idle = curiosity.cfg.idle
+        self._coefficient = curiosity.coefficient()
+        self._rate = agent.cfg.target_rate
+        self._agents = agents
+        self._curiosities = stack_modules([each.curiosity for each in parts])
+        self._shelves = stack_modules([Shelf(each.collector.replay) for each in parts])
+        self._draws = Lanes([each.collector.replay.rng for each in parts])
+        self._noise = Lanes([each.streams["update"] for each in parts])
+        self._bonus_draws = Lanes([each.curiosity.streams["reward"] for each in parts])
+        self._slow, self._fast = ([*_named(agents, name)] for name in ("target.", "critic."))
+        solos = [each.agent for each in parts if isinstance(each.agent, DDPG)]
+        self._critic = Descent(agents, DDPG.critic_loss, [each.critic_step.optimizer for each in solos], ddpg.REFUSAL)
+        self._actor = Descent(agents, DDPG.actor_loss, [each.actor_step.optimizer for each in solos], ddpg.REFUSAL)
+        learners = [each.curiosity.learner.step for each in parts]
+        self._bonus = None
+        if not self._idle and learners[0] is not None:
+            optimizers = [each.optimizer for each in learners if each is not None]
+            self._bonus = Descent(self._curiosities, _bonus_loss, optimizers, REFUSAL)
+        names = (*NOTED, *(f"{PART}{name}" for name in self._part_names()), *ddpg.NOTED)
+        self._sums = {name: torch.zeros(len(parts), device=self._fast[0].device) for name in names}
+        lanes = (self._draws, self._noise, self._bonus_draws)
+        generators = [each for lane in lanes for each in lane.generators]
+        self._captured = Captured(self._once, generators, self._changes) if captured else None
+        self.count = 0
+        """Updates since the last look."""
+
+    def __call__(self) -> None:
+        """One update; returns before a GPU is done with it."""
+        if self._captured is not None:
+            self._captured()
+        else:
+            self._once()
+        self.count += 1
+
+    def take(self) -> list[dict[str, float]]:
+        """What each seed's updates since the last look gave, summed. Waits for the device."""
+        for each in self._descents():
+            each.check()
+        table = torch.stack(list(self._sums.values()), -1).tolist()
+        for total in self._sums.values():
+            total.zero_()
+        self.count = 0
+        return [dict(zip(self._sums, row, strict=True)) for row in table]
+
+    def _once(self) -> None:
+        for name, value in self._update().items():
+            self._sums[name].add_(value)
+
+    def _update(self) -> dict[str, Tensor]:
+        """What is noted of one update, (S,) each."""
+        batch, extras = self._shelves.call("draw", self._draws)
+        mixed, noted = self._rewarded(batch)
+        rows: Rows = self._agents.call("rows", batch, mixed.reward, extras)
+        noise = self._agents.call(_noise_like, rows.action, self._noise)
+        first = self._critic(*rows, noise[:, 0])
+        second = self._actor(rows.obs, rows.skill, rows.counts, noise[:, 1])
+        with torch.no_grad():
+            torch._foreach_lerp_(self._slow, self._fast, self._rate)
+        return {**noted, **dict(zip(ddpg.NOTED, torch.cat([first, second], -1).unbind(-1), strict=True))}
+
+    def _rewarded(self, batch: Transitions) -> tuple[Mixed, dict[str, Tensor]]:
+        """The rewards of a batch, and what is noted of them."""
+        lead = batch.reward.shape[:1]
+        loss = batch.reward.new_zeros(lead)
+        parts: Parts = {}
+        if self._idle:
+            raw = torch.zeros_like(batch.reward)
+        else:
+            prepared, raw, parts = self._curiosities.call("scored", batch)
+            if self._bonus is not None:
+                loss = self._bonus(prepared, self._bonus_draws)
+            self._curiosities.call(_observe, prepared, parts)
+        mixed: Mixed = self._curiosities.call("mixed", batch, raw, self._coefficient)
+        return mixed, self._noted(raw, mixed, loss, parts)
+
+    @torch.no_grad()
+    def _noted(self, raw: Tensor, mixed: Mixed, loss: Tensor, parts: Parts) -> dict[str, Tensor]:
+        flat = raw.flatten(1)
+        spread, mean = torch.var_mean(flat, -1, correction=0)
+        scale, weight = mixed.scale, torch.full_like(mean, self._coefficient)
+        values = (mean, spread.sqrt(), flat.amax(-1), mean / scale, scale, weight, loss)
+        made_of = {f"{PART}{name}": part.flatten(1).mean(-1) for name, part in parts.items()}
+        return {**dict(zip(NOTED, values, strict=True)), **made_of}
+
+    def _part_names(self) -> list[str]:
+        """What this bonus is made of; told by scoring a batch, which changes nothing."""
+        if self._idle:
+            return []
+        drawn = [each.get_state() for each in self._draws.generators]
+        batch, _ = self._shelves.call("draw", self._draws)
+        _, _, parts = self._curiosities.call("scored", batch)
+        for generator, state in zip(self._draws.generators, drawn, strict=True):
+            generator.set_state(state)
+        return list(parts)
+
+    def _descents(self) -> list[Descent]:
+        return [each for each in (self._bonus, self._critic, self._actor) if each is not None]
+
+    def _changes(self) -> Iterator[Tensor]:
+        yield from self._sums.values()
+        yield from self._slow
+        yield from self._curiosities.fixed.values()
+        for each in self._descents():
+            yield from each.changes()
+
+
+def _named(stacked: Stacked, prefix: str) -> list[Tensor]:
+    return [tensor for name, tensor in stacked.tensors().items() if name.startswith(prefix)]
+
+
+def _bonus_loss(curiosity: Curiosity, batch: Prepared, rng: Rng) -> tuple[Tensor, Tensor]:
+    loss = curiosity.reward.loss(batch, rng)
+    return loss, loss
+
+
+@torch.no_grad()
+def _observe(curiosity: Curiosity, batch: Prepared, parts: Parts) -> Tensor:
+    with exact_float32():
+        curiosity.reward.observe(batch, parts)
+    return batch.reward  # a computation for all seeds must give something
+
+
+def _noise_like(agent: DDPG, action: Tensor, rng: Rng) -> Tensor:
+    del agent
+    return normal((2, *action.shape), rng, action.dtype)
