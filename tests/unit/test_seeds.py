@@ -1,0 +1,211 @@
+"""Several seeds: how they are named, where they stop, what the loop around them is told, what is shown of them."""
+
+from __future__ import annotations
+
+import io
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conftest import TINY
+from intrigue.cli.seed_option import MOST, parse_seeds
+from intrigue.config import resolve
+from intrigue.errors import ConfigError, NonFiniteError
+from intrigue.run.console import Console
+from intrigue.run.drive import mean_of
+from intrigue.run.names import original_text, seed_name, seed_of, seeds_stem
+from intrigue.run.seed_folder import seed_runs
+from intrigue.run.stops import next_mark, next_stop
+from intrigue.training.build import build
+from intrigue.training.loops import apart_because, loop, loops_together, of_seed
+
+REPLAY = {
+    **{key: value for key, value in TINY.items() if not key.startswith("reward.")},
+    "agent": "dqn",
+    "agent.capacity": 256,
+    "agent.batch": 8,
+    "agent.learning_starts": 40,
+    "agent.rollout_steps": 5,
+    "reward": "none",
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "seeds"),
+    [
+        ("0:8", [*range(8)]),
+        ("3", [3]),
+        ("5,0, 3", [0, 3, 5]),
+        ("0:2,7:9,4", [0, 1, 4, 7, 8]),
+        ("100:164", [*range(100, 164)]),
+    ],
+)
+def test_seeds_are_read(text, seeds):
+    assert parse_seeds(text) == seeds
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "Write 0:8 for the seeds 0 to 7, or 0,3,5"),
+        ("0:", "no list of seeds"),
+        ("0-8", "no list of seeds"),
+        ("-1:3", "no list of seeds"),
+        ("a,b", "no list of seeds"),
+        ("1.5", "no list of seeds"),
+        ("٣", "no list of seeds"),
+        ("8:8", "holds no seed: the end is left out. 8:16 holds eight"),
+        ("8:2", "holds no seed"),
+        ("0,3,0,3", "0, 3 stands more than once. Name each once: --seeds 0,3."),
+        ("0:4,2", "--seeds 0,1,2,3."),
+        (f"0:{MOST + 1}", f"more than {MOST} seeds"),
+        ("0:999999999999999999", f"--seeds 0:{MOST} is a first one"),
+    ],
+)
+def test_what_is_wrong_with_seeds_is_said_with_the_fix(text, said):
+    with pytest.raises(ConfigError) as refused:
+        parse_seeds(text)
+    assert said in str(refused.value)
+    assert refused.value.problems[0].path == "--seeds"
+
+
+def test_folders_of_seeds_have_names():
+    assert seeds_stem("dmc/walker", "nnm", "ddpg", [*range(8)]) == "dmc+walker__nnm__ddpg__seeds-0-7"
+    assert seeds_stem("rooms", "rnd", "ppo", [0, 3, 5]) == "rooms__rnd__ppo__seeds-0_3_5"
+    assert seeds_stem("rooms", "rnd", "ppo", [4]) == "rooms__rnd__ppo__seeds-4"
+    assert original_text(seeds_stem("a/b", "r", "p", [1, 2])) == "a/b__r__p__seeds-1-2"
+    assert [seed_of(seed_name(seed)) for seed in (0, 7, 10**12)] == [0, 7, 10**12]
+    assert [seed_of(name) for name in ("seed-", "seed-01", "seed-1x", "seed--1", "Seed-1", "seed-١")] == [None] * 6
+
+
+def test_runs_of_seeds_are_found_in_the_order_of_their_seeds(tmp_path):
+    for name in ("seed-10", "seed-9", "seed-0", "other", ".hidden"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "seed-3").write_text("a file")
+    assert [each.name for each in seed_runs(tmp_path)] == ["seed-0", "seed-9", "seed-10"]
+    (tmp_path / "checkpoints").mkdir()
+    assert seed_runs(tmp_path) == [], "a run is a run, whatever else lies in it"
+    assert seed_runs(tmp_path / "nowhere") == []
+
+
+@given(
+    st.integers(0, 300), st.lists(st.integers(0, 40), max_size=3), st.lists(st.integers(0, 300), max_size=4),
+    st.integers(1, 50),
+)  # fmt: skip
+def test_the_next_mark_is_the_first_that_somebody_wants(step, every, marks, beyond):
+    last = step + beyond
+    wanted = [
+        each
+        for each in range(step + 1, last + 1)
+        if each in marks or each == last or any(number and each % number == 0 for number in every)
+    ]
+    assert next_mark(step, every, [*marks, last]) == wanted[0]
+
+
+def test_a_run_stops_at_lines_checkpoints_snapshots_evaluations_and_its_end():
+    cfg = resolve({**TINY, "checkpoint_every": 30, "run.snapshots": "7,33", "run.eval_every": 21, "steps": 50})
+    seen, step = [], 0
+    while step < 50:
+        seen.append(step := next_stop(cfg, step, 20, 50))
+    assert seen == [7, 20, 21, 30, 33, 40, 42, 50]
+
+
+@pytest.fixture
+def made():
+    """Builds started parts, and closes them."""
+    built = []
+
+    def make(**changes):
+        built.append(build(resolve({**REPLAY, **changes})))
+        built[-1].collector.start()
+        return built[-1]
+
+    yield make
+    for parts in built:
+        parts.close()
+
+
+def test_seeds_together_lose_no_episode_and_no_line_between_their_stops(made):
+    """What was seen step by step of each seed alone, and at the stops of both together."""
+    alone = {}
+    for seed in (3, 4):
+        steps = []
+        for progress in loop(made(seed=seed), 0):
+            steps.append(progress)
+            if progress.step >= 240:
+                break
+        alone[seed] = steps
+    wanted = [12, 20, 48, 60, 62, 100, 120, 240]  # 62 lies between two steps of four environments
+    lines = [*range(20, 241, 20)]
+
+    def stops(step):
+        return min(each for each in sorted([*wanted, *lines]) if each > step)
+
+    parts = [made(seed=3), made(seed=4)]
+    seen = []
+    for both in loops_together(parts, 0, stops):
+        seen.append(both)
+        if both[0].step >= 240:
+            break
+    assert [both[0].step for both in seen] == sorted({12, 48, 64, *lines})
+    for row, seed in enumerate((3, 4)):
+        assert [both[row].step for both in seen] == [both[0].step for both in seen]
+        together = [episode for both in seen for episode in both[row].episodes]
+        assert together == [episode for progress in alone[seed] for episode in progress.episodes]
+        assert len(together) > 2
+        written = {both[row].step: set(both[row].metrics) for both in seen if both[row].metrics}
+        assert written == {each.step: set(each.metrics) for each in alone[seed] if each.metrics}
+        losses = [both[row].metrics["losses/td_loss"] for both in seen if "losses/td_loss" in both[row].metrics]
+        assert losses == [each.metrics["losses/td_loss"] for each in alone[seed] if "losses/td_loss" in each.metrics]
+
+
+def test_stops_that_come_nearer_are_heeded_at_the_next_step(made):
+    parts = [made(seed=0), made(seed=1)]
+    asked = []
+
+    def stops(step):
+        asked.append(step)
+        return step + 1 if step >= 40 else 10**9  # as when a signal arrives
+
+    both = next(loops_together(parts, 0, stops))
+    assert [each.step for each in both] == [44, 44]
+    assert asked == [*range(0, 44, 4)]
+
+
+def test_a_failure_is_named_by_its_seed_and_keeps_its_kind():
+    with pytest.raises(NonFiniteError, match=r"^seed 7: the loss is NaN$"), of_seed(7):
+        raise NonFiniteError("the loss is NaN")
+    with pytest.raises(ConfigError, match=r"^wrong$"), of_seed(7):
+        raise ConfigError("wrong")
+
+
+def test_why_seeds_do_not_learn_together(made):
+    cfg = resolve(REPLAY)
+    parts = made()
+    assert apart_because(cfg, parts, 8) is None
+    parts.footprint = replace(parts.footprint, bytes=10**17)
+    assert "together their replays need 800 PB, cpu has " in apart_because(cfg, parts, 8)
+    rollouts = resolve(TINY)
+    ppo = build(rollouts)
+    try:
+        assert "'ppo' learns from its rollouts" in apart_because(rollouts, ppo, 2)
+    finally:
+        ppo.close()
+
+
+def test_one_line_shows_the_mean_of_all_seeds_and_the_rate_of_all_together():
+    stream, now = io.StringIO(), [0.0]
+    console = Console(1000, stream=stream, clock=lambda: now[0], seeds=4)
+    console.update(100, 100, {})
+    now[0] = 10.0
+    rows = [{"charts/episodic_return": 1.0}, {"charts/episodic_return": 4.0}, {"charts/episodic_return": math.nan}, {}]
+    console.update(200, 200, mean_of(rows))
+    line = stream.getvalue().splitlines()[-1]
+    assert "200/1,000 steps of 4 seeds" in line
+    assert "40 steps/s" in line
+    assert "1:20 left" in line
+    assert "return 2.5" in line
+    assert mean_of([{"a": math.nan}, {}]) == {}
