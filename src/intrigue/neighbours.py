@@ -1,7 +1,7 @@
 """Exact nearest neighbours in chunks, their distances, and a ring memory of past rows.
 
 The squared-norm expansion picks the neighbours, so no (B, M, D) tensor is ever made; true offsets measure them. A chunk
-holds at most `CHUNK_ELEMENTS` numbers, whatever the sizes.
+holds at most `CHUNK_ELEMENTS` numbers, whatever the sizes; for each seed, where several are computed at once.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ them: changes must be made in place (`copy_`, `add_`, `lerp_`). `call` refuses a
 parameter or buffer. `load_state_dict(assign=True)` and `module.to(...)` would part a module from its stack, and so does
 `normalize.ReturnScale`, whose `carry` is assigned anew with every batch: rewards scaled by returns cannot be stacked.
 
+What is neither parameter nor buffer (settings, generators, plain attributes) is the first module's, for every seed.
 With one seed nothing is batched: the very kernels of a lone run are called, on the row without its axis.
 """
 
