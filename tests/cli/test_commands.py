@@ -8,13 +8,18 @@ import sys
 
 import pytest
 
+import ready_process
 from conftest import TINY
 
 COMMAND = [sys.executable, "-m", "intrigue"]
 
 
-def intrigue(*arguments, cwd, code=0):
-    done = subprocess.run([*COMMAND, *map(str, arguments)], cwd=cwd, capture_output=True, text=True, check=False)
+def intrigue(*arguments, cwd, code=0, fresh=False):
+    """What a command wrote; from a process that has torch loaded already, or a `fresh` one."""
+    if fresh:
+        done = subprocess.run([*COMMAND, *map(str, arguments)], cwd=cwd, capture_output=True, text=True, check=False)
+    else:
+        done = ready_process.run("intrigue", arguments, cwd=cwd)
     assert done.returncode == code, done.stderr
     assert "Traceback" not in done.stderr
     return done.stdout, done.stderr
@@ -28,7 +33,7 @@ def tiny(**changes):
 def run(tmp_path_factory):
     """One small finished run; (its working folder, its path)."""
     place = tmp_path_factory.mktemp("work")
-    out, error = intrigue("train", *tiny(), "--out", "maze", cwd=place)
+    out, error = intrigue("train", *tiny(), "--out", "maze", cwd=place, fresh=True)
     assert out.strip() == "maze"
     assert "640" in error and "%" in error, "progress goes to stderr"
     return place
@@ -62,7 +67,7 @@ def test_resume_goes_on_and_says_where_it_is(run):
 
 
 def test_verify_and_digest(run):
-    assert "whole" in intrigue("verify", "maze", cwd=run)[0]
+    assert "whole" in intrigue("verify", "maze", cwd=run, fresh=True)[0]
     assert json.loads(intrigue("verify", "maze", "--json", cwd=run)[0])["ok"] is True
 
 

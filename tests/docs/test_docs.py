@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from page_blocks import PAGES, ROOT, blocks_of, marked_tables, page_name
 
+import ready_process
 from conftest import TINY
 from intrigue.agents.registry import AGENTS
 from intrigue.catalogue import REGISTRIES
@@ -33,7 +34,7 @@ ALLOW = {
     'pip install -e ".[report,video]"\n': "changes the environment the tests run in",
     'pip install -e ".[report]" -c constraints.txt\n': "changes the environment the tests run in",
 }
-SECONDS = 120  # a page takes less than 40 on two busy cores; beyond this it hangs
+FROM_NOTHING = "README.md"  # the page whose commands start as a reader's do; the others come from a warm process
 
 DOCS = {page_name(page): page.read_text(encoding="utf-8") for page in PAGES}
 BLOCKS = {name: blocks_of(name, text) for name, text in DOCS.items()}
@@ -46,18 +47,29 @@ def runnable(name: str) -> list[tuple[str, int, str, str]]:
     return [(each.page, each.line, each.language, each.text) for each in kept]
 
 
-@pytest.mark.parametrize("name", [name for name in DOCS if runnable(name)])
+def page_variables(*folders: Path) -> dict[str, str]:
+    """The environment of a page: commands from these folders first. One thread, as pages run beside other tests."""
+    path = os.pathsep.join([*map(str, folders), str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    return {**os.environ, "PATH": path, "OMP_NUM_THREADS": "1", "COLUMNS": "100", "NO_COLOR": "1"}
+
+
+@pytest.mark.parametrize("name", [name for name in DOCS if runnable(name) and name != FROM_NOTHING])
 def test_page_runs(name: str, tmp_path: Path) -> None:
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    variables = page_variables(ready_process.folder_of_commands())
+    done = ready_process.run("page", cwd=tmp_path, env=variables, stdin=json.dumps(runnable(name)))
+    assert done.returncode == 0, f"{done.stdout[-6000:]}\n{done.stderr[-6000:]}"
+
+
+def test_the_first_page_runs_with_nothing_loaded(tmp_path: Path) -> None:
+    """As for a reader: every command is the installed one and starts Python anew."""
     done = subprocess.run(
         [sys.executable, "-W", "error", str(Path(__file__).with_name("run_page.py"))],
-        input=json.dumps(runnable(name)),
+        input=json.dumps(runnable(FROM_NOTHING)),
         capture_output=True,
         text=True,
         cwd=tmp_path,
-        # One thread: pages run beside other tests, and small networks gain nothing from more.
-        env={**os.environ, "PATH": path, "OMP_NUM_THREADS": "1", "COLUMNS": "100", "NO_COLOR": "1"},
-        timeout=SECONDS,
+        env=page_variables(),
+        timeout=ready_process.SECONDS,
         check=False,
     )
     assert done.returncode == 0, f"{done.stdout[-6000:]}\n{done.stderr[-6000:]}"
