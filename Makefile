@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 JOBS ?= 2
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types docs test-slow test-gpu forms rewards bench-peers bench-sb3 clean
+.PHONY: help run test lint types docs test-slow test-gpu forms rewards bench-peers bench-sb3 bench-urlb clean
 
 help:  ## list the targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -56,6 +56,9 @@ $(SB3)/.ready: $(VENV)/.ready
 
 bench-sb3: $(SB3)/.ready  ## our PPO's speed on Atari beside Stable-Baselines3's, in turns (about 5 minutes)
 	PYTHONPATH=$(SB3) $(BIN)/python benchmarks/sb3_atari.py --json results/sb3-cpu.json
+
+bench-urlb: $(VENV)/.ready  ## our update at URLB's sizes beside URLB's own and the matrix products in it (about 1 minute)
+	$(BIN)/python benchmarks/urlb_cpu.py --json results/urlb-cpu.json
 
 clean:  ## remove what the targets made, runs excepted
 	rm -rf $(VENV) $(SB3) site .mypy_cache .pytest_cache .ruff_cache .hypothesis
