@@ -80,6 +80,8 @@ def test_a_folder_of_seeds_is_not_trained_into_and_a_missing_one_is_named(intrig
     assert f"already holds runs of several seeds; go on with `intrigue resume {tmp_path / 'all'}`" in said
     _, said = intrigue("train", *tiny(), "--seeds", "0:2", "--out", "all/seed-0", code=2)
     assert "already holds a finished run" in said
+    for command in ("eval", "verify", "digest"):
+        assert "holds the runs of several seeds; give one of them: all/seed-0" in intrigue(command, "all", code=2)[1]
     for each in (tmp_path / "all" / "seed-1" / "checkpoints").iterdir():
         each.rename(tmp_path / f"moved-{each.name}")
     _, said = intrigue("resume", "all", code=4)

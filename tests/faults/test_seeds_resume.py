@@ -140,6 +140,19 @@ def test_a_folder_of_seeds_appears_whole_or_not_at_all(tmp_path, monkeypatch, ca
     assert {each.name for each in tmp_path.iterdir()} == {"config.json", "next"}, "the next birth removes what is left"
 
 
+def test_a_crash_between_two_saves_leaves_seeds_apart_that_meet_again(tmp_path, alone, monkeypatch):
+    """Killed before the second seed's checkpoint of step 30 gets its name: three were made at step 0, one at 30."""
+    config, out = tmp_path / "config.json", tmp_path / "all"
+    config.write_text(json.dumps(shrunk().to_json()))
+    with monkeypatch.context() as patched:
+        patched.setenv("INTRIGUE_FAULT", "checkpoint:rename:5:kill")
+        process = forked(["train", "--config", str(config), "--seeds", "0:3", "--out", str(out), "--quiet"])
+        process.join()
+    assert process.exitcode == -signal.SIGKILL
+    assert steps_of(out) == [30, 0, 0]
+    same_end(resume_seeds(out, quiet=True), alone)
+
+
 def damage(place, seed):
     """Spoil a seed's newest checkpoint."""
     newest = checkpoint.published(place / f"seed-{seed}" / "checkpoints")[-1] / "state.json"

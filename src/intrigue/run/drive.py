@@ -59,6 +59,8 @@ def drive(runs: Sequence[LiveRun], stop: StopRequest, place: Path, *, quiet: boo
 
 def mean_of(rows: Sequence[Metrics]) -> Metrics:
     """The mean of each figure over the rows that have it as a number."""
+    if len(rows) == 1:
+        return rows[0]
     names = list(dict.fromkeys(name for row in rows for name in row))
     found = {name: [row[name] for row in rows if name in row and row[name] == row[name]] for name in names}
     return {name: sum(values) / len(values) for name, values in found.items() if values}

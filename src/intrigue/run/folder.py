@@ -20,6 +20,7 @@ from typing import Any
 from intrigue.errors import CheckpointError, ConfigError
 from intrigue.run import atomic, canonical, disk
 from intrigue.run.examine import published
+from intrigue.run.names import seed_name, seed_of
 
 JSON_LIMIT = 16 * 2**20  # bytes of config.json and the like; ours, far above any real one
 
@@ -85,7 +86,7 @@ def open_run(path: Path) -> RunFolder:
     """The run that lives at `path`.
 
     Raises:
-        ConfigError: there is no such folder.
+        ConfigError: there is no such folder, or it holds the runs of several seeds.
         CheckpointError: it holds no checkpoints.
     """
     if not os.path.lexists(path):
@@ -93,6 +94,9 @@ def open_run(path: Path) -> RunFolder:
     if not path.is_dir():
         raise ConfigError(f"{path} is not a folder; give the folder of a run, the one that holds `checkpoints`")
     run = RunFolder(path)
+    seeds = [seed for entry in path.iterdir() if (seed := seed_of(entry.name)) is not None]
+    if seeds and not run.checkpoints.exists():
+        raise ConfigError(f"{path} holds the runs of several seeds; give one of them: {path / seed_name(min(seeds))}")
     if not run.checkpoints.is_dir() or not published(run.checkpoints):
         raise CheckpointError(
             f"{path} holds no checkpoints, so there is nothing to go on from. Give the folder of a run; "
