@@ -24,7 +24,7 @@ from intrigue.run.several import Plan, resume_seeds, start_seeds
 
 SEEDS = (0, 1, 2)
 STEPS = 120
-KILLS = 8
+KILLS = 5
 SHRUNK = {
     "env": "dmc/pendulum_swingup",
     "env.max_episode_steps": 15,
@@ -39,7 +39,7 @@ SHRUNK = {
     "agent.batch": 16,
     "agent.hidden": 16,
     "agent.learning_starts": 20,
-    "agent.train_every": 4,
+    "agent.train_every": 8,
     "agent.rollout_steps": 10,
     "reward.feature_dim": 8,
     "reward.hidden": 8,
@@ -87,11 +87,23 @@ def alone(tmp_path_factory):
     return [start(plan.cfg, out=place / str(plan.cfg.run.seed), quiet=True) for plan in plans()]
 
 
-def test_each_seed_is_the_run_it_would_be_alone(tmp_path, alone):
-    runs = start_seeds(plans(), out=tmp_path / "all", quiet=True)
+@pytest.fixture(scope="module")
+def together(tmp_path_factory):
+    """All seeds at once, undisturbed; nothing in this file writes to their folder."""
+    return start_seeds(plans(), out=tmp_path_factory.mktemp("together") / "all", quiet=True)
+
+
+@pytest.fixture
+def ended(together, tmp_path):
+    """A copy of the folder of all seeds, at their last step."""
+    return shutil.copytree(together[0].path.parent, tmp_path / "ended")
+
+
+def test_each_seed_is_the_run_it_would_be_alone(together, alone):
+    runs = together
     same_end(runs, alone)
     assert len({run.digest() for run in runs}) == len(SEEDS)
-    assert sorted(each.name for each in tmp_path.joinpath("all").iterdir()) == [".lock", "seed-0", "seed-1", "seed-2"]
+    assert {each.name for each in runs[0].path.parent.iterdir()} == {".lock", "seed-0", "seed-1", "seed-2"}
     for run, calm in zip(runs, alone, strict=True):
         assert told(run.evaluations()) == told(calm.evaluations())
         assert run.evaluations()["step"] == [60, STEPS]
@@ -180,9 +192,8 @@ def test_seeds_that_are_behind_catch_up_first(tmp_path, alone, capsys):
         assert run.step == STEPS
 
 
-def test_a_finished_seed_is_left_alone(tmp_path, alone):
-    place = tmp_path / "all"
-    start_seeds(plans(), out=place, quiet=True)
+def test_a_finished_seed_is_left_alone(ended, alone):
+    place = ended
     (place / "seed-0" / "DONE").unlink()
     for folder in checkpoint.published(place / "seed-0" / "checkpoints")[1:]:
         shutil.rmtree(folder)  # of 90 and 120, the newer
@@ -212,18 +223,17 @@ def test_a_signal_saves_all_seeds_at_one_step(tmp_path, alone):
         assert [run.digest() for run in runs] == [calm.digest() for calm in alone]
 
 
-def test_a_new_last_step_behind_one_seed_changes_none(tmp_path):
-    place = tmp_path / "all"
-    start_seeds(plans(steps=60, **{"run.eval_every": 0}), out=place, quiet=True)
+def test_a_new_last_step_behind_one_seed_changes_none(ended):
+    place = ended
     before = [(place / f"seed-{seed}" / "config.json").read_bytes() for seed in SEEDS]
-    with pytest.raises(ConfigError, match="--steps 40 lies behind the run, which is at step 60"):
+    with pytest.raises(ConfigError, match=f"--steps 40 lies behind the run, which is at step {STEPS}"):
         resume_seeds(place, steps=40, quiet=True)
     assert [(place / f"seed-{seed}" / "config.json").read_bytes() for seed in SEEDS] == before
     with (
         RunLock(place / "seed-1", "somebody else"),
         pytest.raises(ConfigError, match=r"seed-1 is in use by .*somebody else"),
     ):
-        resume_seeds(place, steps=STEPS, quiet=True)
+        resume_seeds(place, steps=2 * STEPS, quiet=True)
     assert [(place / f"seed-{seed}" / "config.json").read_bytes() for seed in SEEDS] == before
 
 
