@@ -48,11 +48,12 @@ class Footprint:
 
 
 def replay_bytes(plan: ReplayPlan, spaces: Spaces, num_envs: int, stack: int) -> int:
-    """Bytes of a replay: its rows, where each step's rows are, and the sums of priorities if there are any."""
+    """Bytes of a replay: its rows, where each step's rows are, the table of episodes or the sums of priorities."""
     rows = math.prod(ring_shape(plan.capacity))
     slots = (rows // num_envs + 2) * num_envs
     sums = 2 << (slots - 1).bit_length() if plan.priority else 0
-    return rows * row_bytes(row_layout(spaces, stack)) + (slots + sums) * WORD_BYTES
+    table = 3 * (rows // 2 + num_envs + 1) if plan.order == "episodes" else 0
+    return rows * row_bytes(row_layout(spaces, stack)) + (slots + sums + table) * WORD_BYTES
 
 
 def rollout_bytes(steps: int, num_envs: int, spaces: Spaces, reads: int) -> int:

@@ -25,9 +25,9 @@ class Guard:
 
     def step(self, loss: Tensor) -> None:
         """One step of the optimiser, unless a number of the loss it stands at, of any shape, is not finite."""
-        bad = (~torch.isfinite(loss.detach())).any().to(self.refused)
-        self.refused.add_(bad)
-        self._skip.copy_(bad)
+        total = loss.detach().sum()
+        self._skip.copy_(total - total != 0)  # a number less itself is 0 unless it is infinite or none
+        self.refused.add_(self._skip)
         self.optimizer.step()
 
     def tripped(self) -> bool:

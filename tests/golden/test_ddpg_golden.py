@@ -60,6 +60,12 @@ def arrays(module):
     return [weight.detach().numpy().copy() for weight in module.parameters()]
 
 
+def heads_of(critic):
+    """Weights and biases of each head's two layers, as a linear layer has them."""
+    layers = [(layer.weight.detach().numpy(), layer.bias.detach().numpy()) for layer in (critic.hidden, critic.out)]
+    return [[each for weight, bias in layers for each in (weight[i].T.copy(), bias[i, 0].copy())] for i in range(2)]
+
+
 class Layered:
     """[Linear, LayerNorm, tanh, Linear, ReLU, Linear] by hand, forward and backward."""
 
@@ -92,7 +98,7 @@ class Layered:
 
 def values(critic, x, skill, successor):
     """Both heads' passes, and both values (2, B)."""
-    passes = [Layered(arrays(critic.trunk), arrays(head)) for head in (critic.first, critic.second)]
+    passes = [Layered(arrays(critic.trunk), head) for head in heads_of(critic)]
     outs = [each.forward(x) for each in passes]
     return passes, np.stack([(out * skill).sum(-1) if successor else out[:, 0] for out in outs])
 
@@ -114,7 +120,8 @@ def stepped(before, gradients):
 
 
 def same(module, wanted):
-    for got, value in zip(arrays(module), wanted, strict=True):
+    given = module if isinstance(module, list) else arrays(module)
+    for got, value in zip(given, wanted, strict=True):
         np.testing.assert_allclose(got, value, rtol=1e-9, atol=1e-12)
 
 
@@ -142,7 +149,7 @@ def test_one_update(critic):
         trunks, heads = [*trunks, of_trunk], [*heads, of_head]
     trunk = [one + two for one, two in zip(*trunks, strict=True)]  # both values are learned through one trunk
     new_trunk = stepped(arrays(agent.critic.trunk), trunk)
-    new_heads = [stepped(arrays(h), g) for h, g in zip((agent.critic.first, agent.critic.second), heads, strict=True)]
+    new_heads = [stepped(h, g) for h, g in zip(heads_of(agent.critic), heads, strict=True)]
     old_target = [arrays(each) for each in (agent.target.trunk, agent.target.first, agent.target.second)]
 
     layers, mean, action = noisy(agent.actor, here, noise[1])
@@ -170,8 +177,8 @@ def test_one_update(critic):
     assert metrics["losses/q_values"] == pytest.approx((both * counts).sum() / 2, rel=1e-10)
     assert metrics["losses/actor_loss"] == pytest.approx(-(judged.min(0) * counts).sum(), rel=1e-10)
     same(agent.critic.trunk, new_trunk)
-    same(agent.critic.first, new_heads[0])
-    same(agent.critic.second, new_heads[1])
+    for head, wanted in zip(heads_of(agent.critic), new_heads, strict=True):
+        same(head, wanted)
     same(agent.actor.trunk, new_actor[0])
     same(agent.actor.policy, new_actor[1])
     for module, old, new in zip(

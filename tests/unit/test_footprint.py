@@ -29,18 +29,21 @@ ATARI = Spaces(ObsSpec("pixels", (4, 84, 84)), ActionSpec("discrete", sizes=(18,
 @pytest.mark.parametrize("priority", [0.0, 0.6])
 def test_a_replays_figure_is_what_it_takes(stack: int, priority: float) -> None:
     world = World(3, stack, skill=2)
-    replay = replay_of(world, capacity=1000, priority=priority)
-    tensors = [*replay.keep.ring.fields.values(), replay.keep.grid]
+    order = "transitions" if priority else "episodes"
+    replay = replay_of(world, capacity=1000, priority=priority, order=order)
+    tensors = [replay.keep.ring.packed, replay.keep.grid]
     tensors += [replay.priorities.tree.nodes] if replay.priorities else []
+    tensors += replay.episodes.table if replay.episodes is not None else []
     held = sum(each.nbytes for each in tensors)
-    assert of_replay(plan_of(capacity=1000, priority=priority), world.spaces, 3, stack, CPU).bytes == held
+    plan = plan_of(capacity=1000, priority=priority, order=order)
+    assert of_replay(plan, world.spaces, 3, stack, CPU).bytes == held
 
 
 def test_a_million_atari_transitions_take_seven_gigabytes() -> None:
     """By hand: 84·84 bytes of frame, 8 of action, 4 of reward, 4 flags, 8 of links, 8 of place; one chunk of slack."""
     rows = 1_000_000 + 64 + 7813  # 128 chunks of 7813, and one more
     need = of_replay(plan_of(capacity=1_000_000), ATARI, 8, 4, CPU)
-    assert need.bytes == rows * (84 * 84 + 8 + 4 + 4 + 8) + (rows // 8 + 2) * 8 * 8
+    assert need.bytes == rows * (84 * 84 + 8 + 4 + 4 + 8 + 8) + (rows // 8 + 2) * 8 * 8, "rows of whole 16 bytes"
     assert need.bytes == pytest.approx(7.14e9, rel=0.01)
 
 
@@ -72,7 +75,7 @@ def test_a_refusal_says_how_much_how_much_there_is_and_what_to_lower(monkeypatch
         refuse_too_large([of_replay(plan_of(capacity=1_000_000), ATARI, 8, 4, CPU)])
     (problem,) = refusal.value.problems
     assert problem.path == "agent.capacity"
-    assert "needs 7.14 GB" in problem.message
+    assert "needs 7.15 GB" in problem.message
     assert "3 GB free" in problem.message
     assert "--agent.capacity" in problem.message
     with pytest.raises(ConfigError, match=r"--pool\.num-envs or --agent\.rollout-steps"):

@@ -53,7 +53,7 @@ def check_windows(world, replay, sample, steps):
     end=st.sampled_from([0.0, 0.05, 0.5]),
     skill=st.sampled_from([0, 2]),
     late=st.booleans(),
-    capacity=st.integers(64, 400),  # the least for four environments and windows of four
+    capacity=st.integers(72, 400),  # the least for four environments, stacks and windows of four
     length=st.integers(5, 220),
     seed=st.integers(0, 2**20),
 )

@@ -37,7 +37,7 @@ SIZES = {
     "stack": st.sampled_from([0, 3]),
     "end": st.sampled_from([0.0, 0.05, 0.5]),
     "late": st.booleans(),
-    "capacity": st.integers(64, 120),
+    "capacity": st.integers(72, 128),
     "seed": st.integers(0, 2**20),
 }
 

@@ -158,7 +158,7 @@ class DDPG(ReplayAgent):
     def execute(self, mode: Mode) -> None:
         """How the two losses are stepped down from now on."""
         cfg = self.cfg
-        self._critic_step, self._actor_step = (
+        self.critic_step, self.actor_step = (
             LossStep(
                 loss,
                 network.parameters(),
@@ -199,8 +199,8 @@ class DDPG(ReplayAgent):
         noise = normal((2, *rows.action.shape), rng, rows.action.dtype)
         self.follow()
         noted = self.learn(*rows, noise)
-        self._critic_step.check()
-        self._actor_step.check()
+        self.critic_step.check()
+        self.actor_step.check()
         return dict(zip(NOTED, noted.tolist(), strict=True))
 
     def rows(self, batch: Transitions, reward: Tensor, extras: Extras) -> Rows:
@@ -239,8 +239,8 @@ class DDPG(ReplayAgent):
 
         `noise` (2, B, A) is standard normal: for the target's action and for the actor's.
         """
-        first = self._critic_step(obs, skill, action, reward, discount, next_obs, counts, noise[0])
-        second = self._actor_step(obs, skill, counts, noise[1])
+        first = self.critic_step(obs, skill, action, reward, discount, next_obs, counts, noise[0])
+        second = self.actor_step(obs, skill, counts, noise[1])
         with torch.no_grad():
             slow: list[Tensor] = [*self.target.parameters()]
             fast: list[Tensor] = [*self.critic.parameters()]
@@ -287,13 +287,13 @@ class DDPG(ReplayAgent):
         """All three networks and both optimisers."""
         return {
             "modules": {name: value.detach().clone() for name, value in self.state_dict().items()},
-            "actor_optimizer": optimizer_state(self._actor_step.optimizer),
-            "critic_optimizer": optimizer_state(self._critic_step.optimizer),
+            "actor_optimizer": optimizer_state(self.actor_step.optimizer),
+            "critic_optimizer": optimizer_state(self.critic_step.optimizer),
         }
 
     def load_train_state(self, state: State) -> None:
         """Put back what `train_state` gave."""
         self.load_state_dict(state["modules"])
-        for step, name in ((self._actor_step, "actor_optimizer"), (self._critic_step, "critic_optimizer")):
+        for step, name in ((self.actor_step, "actor_optimizer"), (self.critic_step, "critic_optimizer")):
             load_optimizer_state(step.optimizer, state[name])
             step.exchanged()

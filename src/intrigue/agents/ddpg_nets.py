@@ -13,7 +13,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from intrigue.networks import init_orthogonal, mlp
+from intrigue.networks import EnsembleLinear, init_orthogonal, mlp
 
 
 class Actor(nn.Module):
@@ -38,13 +38,18 @@ class TwinCritic(nn.Module):
         super().__init__()
         self.successor = successor
         self.trunk = _trunk(state + action, hidden)
-        self.first, self.second = (_head(hidden, successor or 1) for _ in range(2))
-        init_orthogonal(self, 1.0)
+        # Both heads in one product each: half as many to start, and a GPU is better filled.
+        self.hidden, self.out = EnsembleLinear(2, hidden, hidden), EnsembleLinear(2, hidden, successor or 1)
+        init_orthogonal(self.trunk, 1.0)
+        for layer in (self.hidden, self.out):
+            for head in range(2):
+                nn.init.orthogonal_(layer.weight.data[head].mT)  # a layer of this kind keeps its weights transposed
+            nn.init.zeros_(layer.bias)
 
     def forward(self, obs: Tensor, skill: Tensor, action: Tensor) -> Tensor:
         """(B, S), (B, K), (B, A) -> (2, B)."""
         seen = self.trunk(torch.cat([obs, skill, action], -1))
-        both = torch.stack([self.first(seen), self.second(seen)])  # (2, B, 1 or K)
+        both: Tensor = self.out(self.hidden(seen.expand(2, -1, -1)).relu())  # (2, B, 1 or K)
         return (both * skill).sum(-1) if self.successor else both.squeeze(-1)
 
 

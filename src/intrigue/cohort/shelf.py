@@ -17,13 +17,12 @@ from intrigue.replay.windows import as_tuples
 from intrigue.rng import Rng, uniform
 from intrigue.types import Extras, Transitions
 
-UNREAD = ("back", "end")  # fields of rows that only stacks of frames and checkpoints look at
-
 
 @final
 class Shelf(nn.Module):
     """Draws windows, as tuples, from the finished episodes of a replay."""
 
+    packed: Tensor
     grid: Tensor
     ends: Tensor
     bounds: Tensor
@@ -32,22 +31,16 @@ class Shelf(nn.Module):
         super().__init__()
         assert replay.episodes is not None
         self._plan, keep = replay.plan, replay.keep
-        self._size, self._span = keep.ring.size, keep.span
-        self._fields = tuple(name for name in keep.ring.fields if name not in UNREAD)
-        held = {_buffer(name): keep.ring.fields[name] for name in self._fields}
-        for name, tensor in {**held, "grid": keep.grid, **replay.episodes.table._asdict()}.items():
+        self._layout, self._span = keep.ring.layout, keep.span
+        for name, tensor in {"packed": keep.ring.packed, "grid": keep.grid, **replay.episodes.table._asdict()}.items():
             self.register_buffer(name, tensor, persistent=False)
 
     @torch.no_grad()
     def draw(self, rng: Rng) -> tuple[Transitions, Extras]:
         """A batch (1, B, ...) for one update, and the discount of what follows each tuple."""
         plan = self._plan
-        rows = Rows({name: getattr(self, _buffer(name)) for name in self._fields}, self._size)
+        rows = Rows(self.packed, self._layout)
         chance = uniform((2, plan.batch), rng, torch.float64)
         drawn = draw_windows(EpisodeTable(self.ends, self.bounds), chance, plan.steps)
         start = self.grid[drawn.step % self._span, drawn.env]
         return as_tuples(rows, start, plan.steps, 0, plan.discount)
-
-
-def _buffer(field: str) -> str:
-    return f"row_{field}"

@@ -36,7 +36,6 @@ NOTED = (
     "intrinsic/raw_max",
     "intrinsic/scaled_mean",
     "intrinsic/scale",
-    "intrinsic/coefficient",
     "losses/intrinsic",
 )
 PART = "intrinsic/part/"
@@ -56,6 +55,8 @@ class Update:
         self._agents = agents
         self._curiosities = stack_modules([each.curiosity for each in parts])
         self._shelves = stack_modules([Shelf(each.collector.replay) for each in parts])
+        for each in parts:
+            each.collector.replay.keep.moved()
         self._draws = Lanes([each.collector.replay.rng for each in parts])
         self._noise = Lanes([each.streams["update"] for each in parts])
         self._bonus_draws = Lanes([each.curiosity.streams["reward"] for each in parts])
@@ -69,7 +70,8 @@ class Update:
             optimizers = [each.optimizer for each in learners if each is not None]
             self._bonus = Descent(self._curiosities, _bonus_loss, optimizers, REFUSAL)
         names = (*NOTED, *(f"{PART}{name}" for name in self._part_names()), *ddpg.NOTED)
-        self._sums = {name: torch.zeros(len(parts), device=self._fast[0].device) for name in names}
+        self._names = names
+        self._sums = torch.zeros(len(parts), len(names), device=self._fast[0].device)
         lanes = (self._draws, self._noise, self._bonus_draws)
         generators = [each for lane in lanes for each in lane.generators]
         self._captured = Captured(self._once, generators, self._changes) if captured else None
@@ -88,18 +90,13 @@ class Update:
         """What each seed's updates since the last look gave, summed. Waits for the device."""
         for each in self._descents():
             each.check()
-        table = torch.stack(list(self._sums.values()), -1).tolist()
-        for total in self._sums.values():
-            total.zero_()
-        self.count = 0
-        return [dict(zip(self._sums, row, strict=True)) for row in table]
+        table = self._sums.tolist()
+        self._sums.zero_()
+        count, self.count = self.count, 0
+        weight = {"intrinsic/coefficient": self._coefficient * count}
+        return [{**dict(zip(self._names, row, strict=True)), **weight} for row in table]
 
     def _once(self) -> None:
-        for name, value in self._update().items():
-            self._sums[name].add_(value)
-
-    def _update(self) -> dict[str, Tensor]:
-        """What is noted of one update, (S,) each."""
         batch, extras = self._shelves.call("draw", self._draws)
         mixed, noted = self._rewarded(batch)
         rows: Rows = self._agents.call("rows", batch, mixed.reward, extras)
@@ -108,9 +105,9 @@ class Update:
         second = self._actor(rows.obs, rows.skill, rows.counts, noise[:, 1])
         with torch.no_grad():
             torch._foreach_lerp_(self._slow, self._fast, self._rate)
-        return {**noted, **dict(zip(ddpg.NOTED, torch.cat([first, second], -1).unbind(-1), strict=True))}
+            self._sums.add_(torch.cat([*noted, first, second], -1))
 
-    def _rewarded(self, batch: Transitions) -> tuple[Mixed, dict[str, Tensor]]:
+    def _rewarded(self, batch: Transitions) -> tuple[Mixed, list[Tensor]]:
         """The rewards of a batch, and what is noted of them."""
         lead = batch.reward.shape[:1]
         loss = batch.reward.new_zeros(lead)
@@ -126,13 +123,13 @@ class Update:
         return mixed, self._noted(raw, mixed, loss, parts)
 
     @torch.no_grad()
-    def _noted(self, raw: Tensor, mixed: Mixed, loss: Tensor, parts: Parts) -> dict[str, Tensor]:
+    def _noted(self, raw: Tensor, mixed: Mixed, loss: Tensor, parts: Parts) -> list[Tensor]:
+        """Numbers (S, ...) in the order of `_names`."""
         flat = raw.flatten(1)
         spread, mean = torch.var_mean(flat, -1, correction=0)
-        scale, weight = mixed.scale, torch.full_like(mean, self._coefficient)
-        values = (mean, spread.sqrt(), flat.amax(-1), mean / scale, scale, weight, loss)
-        made_of = {f"{PART}{name}": part.flatten(1).mean(-1) for name, part in parts.items()}
-        return {**dict(zip(NOTED, values, strict=True)), **made_of}
+        made_of = (part.flatten(1).mean(-1) for part in parts.values())
+        values = (mean, spread.sqrt(), flat.amax(-1), mean / mixed.scale, mixed.scale, loss, *made_of)
+        return [value.unsqueeze(-1) for value in values]
 
     def _part_names(self) -> list[str]:
         """What this bonus is made of; told by scoring a batch, which changes nothing."""
@@ -149,7 +146,7 @@ class Update:
         return [each for each in (self._bonus, self._critic, self._actor) if each is not None]
 
     def _changes(self) -> Iterator[Tensor]:
-        yield from self._sums.values()
+        yield self._sums
         yield from self._slow
         yield from self._curiosities.fixed.values()
         for each in self._descents():

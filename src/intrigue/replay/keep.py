@@ -228,6 +228,13 @@ class Keep:
             self._fill(start, rows)
         self._read_off(int(state["first_row"]))
 
+    def moved(self) -> None:
+        """To be said when the ring has got other memory: chunks are views into it."""
+        self.ring.moved()
+        for number, old in self._chunks.items():
+            self._chunks[number] = self._chunk(number)
+            self._chunks[number].stored = old.stored
+
     def _chunk(self, number: int) -> Chunk:
         first = number * self.ring.chunk
         return Chunk(SERIES, first, self.ring.slice(first, first + self.ring.chunk))

@@ -29,6 +29,7 @@ from intrigue.spaces import Array, Spaces
 
 CHUNKS = 128  # ours: a checkpoint rewrites at most one chunk's rows, and a full replay is forgotten in steps of 1 %
 LEAST_ROWS = 64  # ours, in a chunk: a small replay is not worth a hundred files
+ROW_ALIGNMENT = 16  # bytes: what a GPU moves at once
 LINKS: dict[str, tuple[tuple[int, ...], torch.dtype]] = {
     "back": ((), torch.int32),
     "ahead": ((), torch.int32),
@@ -55,7 +56,16 @@ def row_layout(spaces: Spaces, stack: int) -> Layout:
 
 def row_bytes(layout: Layout) -> int:
     """Bytes of one row."""
-    return sum(math.prod(shape) * dtype.itemsize for shape, dtype in layout.values())
+    return _places(layout)[1]
+
+
+def _places(layout: Layout) -> tuple[dict[str, tuple[int, int]], int]:
+    """Where in a row each field begins and ends, and how long a row is. Wider numbers come first: all lie aligned."""
+    found, at = {}, 0
+    for name, (shape, dtype) in sorted(layout.items(), key=lambda item: -item[1][1].itemsize):
+        found[name] = (at, at + math.prod(shape) * dtype.itemsize)
+        at = found[name][1]
+    return found, -(-at // ROW_ALIGNMENT) * ROW_ALIGNMENT
 
 
 def ring_shape(capacity: int) -> tuple[int, int]:
@@ -65,10 +75,30 @@ def ring_shape(capacity: int) -> tuple[int, int]:
 
 
 class Rows:
-    """Rows that can be read: their fields (size, ...), wherever they came from."""
+    """Rows that can be read: `packed` (size, bytes) holds every field of a row side by side.
 
-    def __init__(self, fields: Mapping[str, Tensor], size: int) -> None:
-        self.fields, self.size = fields, size
+    So a device fetches a whole row at once; `fields` are views of it, (size, *field) each.
+    """
+
+    def __init__(self, packed: Tensor, layout: Layout) -> None:
+        self.packed, self.layout, self.size = packed, layout, len(packed)
+        self.fields = self.unpacked(packed)
+
+    def unpacked(self, rows: Tensor) -> dict[str, Tensor]:
+        """The fields (..., *field) of packed rows (..., bytes), as views."""
+        lead, found = rows.shape[:-1], {}
+        for name, (first, last) in _places(self.layout)[0].items():
+            shape, dtype = self.layout[name]
+            if first == last:  # no numbers, no bytes to look at
+                found[name] = torch.empty(*lead, *shape, dtype=dtype, device=rows.device)
+            else:
+                found[name] = rows[..., first:last].view(dtype).unflatten(-1, shape or (1,))
+                found[name] = found[name] if shape else found[name].squeeze(-1)
+        return found
+
+    def whole(self, rows: Tensor) -> dict[str, Tensor]:
+        """All fields of rows of any shape (...), fetched at once: (..., *field) each."""
+        return self.unpacked(self.packed[self.places(rows)])
 
     def places(self, rows: Tensor) -> Tensor:
         """Where rows lie."""
@@ -98,14 +128,15 @@ class RowRing(Rows):
     def __init__(self, layout: Layout, capacity: int, device: torch.device) -> None:
         self.chunks, self.chunk = ring_shape(capacity)
         self.device = device
-        size = self.chunks * self.chunk
         # Zeros of the host are not touched before they are written, so a ring grows into its memory.
-        super().__init__(
-            {name: torch.zeros(size, *shape, dtype=dtype, device=device) for name, (shape, dtype) in layout.items()},
-            size,
-        )
+        packed = torch.zeros(self.chunks * self.chunk, row_bytes(layout), dtype=torch.uint8, device=device)
+        super().__init__(packed, layout)
         self.head = 0
         """Rows ever written."""
+
+    def moved(self) -> None:
+        """To be said when `packed` has got other memory."""
+        self.fields = self.unpacked(self.packed)
 
     @property
     def oldest(self) -> int:

@@ -8,52 +8,67 @@ tuple    (1, B): first state and action, the last state reached, Σ γ^j r_j; `d
 
 from __future__ import annotations
 
+import dataclasses
+
 import torch
 from torch import Tensor
 
 from intrigue.replay.rows import Rows
 from intrigue.types import Extras, Transitions
 
-
-def window_rows(ring: Rows, start: Tensor, steps: int) -> tuple[Tensor, Tensor]:
-    """Rows (n, B) of the windows that begin in rows (B,), and which of them count; others repeat the one before."""
-    rows, counts = [start], [ring.get("valid", start)]
-    for _ in range(steps - 1):
-        here = rows[-1]
-        going = counts[-1] & ~(ring.get("terminated", here) | ring.get("truncated", here))
-        there = torch.where(going, ring.after(here), here)
-        rows.append(there)
-        counts.append(going & (ring.get("skill", there) == ring.get("skill", here)).all(-1))
-        rows[-1] = torch.where(counts[-1], there, here)
-    return torch.stack(rows), torch.stack(counts)
+FIELDS = ("action", "reward", "terminated", "truncated", "valid", "skill")
 
 
 def as_steps(ring: Rows, start: Tensor, steps: int, stack: int) -> Transitions:
     """Every transition of the windows, (n, B, ...)."""
-    rows, counts = window_rows(ring, start, steps)
-    return _batch(ring, rows, ring.after(rows), stack).replace(valid=counts)
+    rows, found = _windows(ring, start, steps)
+    fields = {name: torch.stack([each[name] for each in found]) for name in FIELDS}
+    return Transitions(
+        obs=ring.observations(rows, stack) if stack else torch.stack([each["frame"] for each in found]),
+        next_obs=ring.observations(rows + torch.stack([each["ahead"] for each in found]), stack),
+        **fields,
+    )
 
 
 def as_tuples(ring: Rows, start: Tensor, steps: int, stack: int, discount: float) -> tuple[Transitions, Extras]:
     """The windows as single transitions, (1, B, ...), and the discount of what follows them."""
-    rows, counts = window_rows(ring, start, steps)
-    power = discount ** torch.arange(steps, device=rows.device, dtype=torch.float32).unsqueeze(-1)
-    reward = (power * ring.get("reward", rows) * counts).sum(0, keepdim=True)
-    last = rows[-1:]  # rows that do not count repeat the last one that does
-    batch = _batch(ring, rows[:1], ring.after(last), stack).replace(
-        reward=reward, terminated=ring.get("terminated", last), truncated=ring.get("truncated", last)
+    rows, found = _windows(ring, start, steps)
+    first, last = found[0], found[-1]  # those that do not count repeat the last one that does
+    reward, factor = first["reward"] * first["valid"], discount ** first["valid"].float()
+    for power, each in enumerate(found[1:], 1):
+        reward = reward + discount**power * each["reward"] * each["valid"]
+        factor = factor * discount ** each["valid"].float()
+    batch = Transitions(
+        obs=ring.observations(rows[0], stack) if stack else first["frame"],
+        action=first["action"],
+        reward=reward,
+        terminated=last["terminated"],
+        truncated=last["truncated"],
+        next_obs=ring.observations(rows[-1] + last["ahead"], stack),
+        valid=first["valid"],
+        skill=first["skill"],
     )
-    return batch, {"discount": discount ** counts.sum(0, keepdim=True).float()}
+    lifted = {each.name: getattr(batch, each.name).unsqueeze(0) for each in dataclasses.fields(batch)}
+    return Transitions(**lifted), {"discount": factor.unsqueeze(0)}
 
 
-def _batch(ring: Rows, rows: Tensor, after: Tensor, stack: int) -> Transitions:
-    return Transitions(
-        obs=ring.observations(rows, stack),
-        action=ring.get("action", rows),
-        reward=ring.get("reward", rows),
-        terminated=ring.get("terminated", rows),
-        truncated=ring.get("truncated", rows),
-        next_obs=ring.observations(after, stack),
-        valid=ring.get("valid", rows),
-        skill=ring.get("skill", rows),
-    )
+def _windows(ring: Rows, start: Tensor, steps: int) -> tuple[Tensor, list[dict[str, Tensor]]]:
+    """Rows (n, B) of the windows that begin in rows (B,), and their fields, `valid` where they count.
+
+    Those that do not count repeat the one before.
+    """
+    rows, found = [start], [ring.whole(start)]
+    for _ in range(steps - 1):
+        here = found[-1]
+        going = here["valid"] & ~(here["terminated"] | here["truncated"])
+        there = torch.where(going, rows[-1] + here["ahead"], rows[-1])
+        seen = ring.whole(there)
+        counts = going & (seen["skill"] == here["skill"]).all(-1)
+        rows.append(torch.where(counts, there, rows[-1]))
+        kept = {name: torch.where(_like(counts, field), field, here[name]) for name, field in seen.items()}
+        found.append({**kept, "valid": counts})
+    return torch.stack(rows), found
+
+
+def _like(flags: Tensor, field: Tensor) -> Tensor:
+    return flags.view(*flags.shape, *(1,) * (field.dim() - flags.dim()))
