@@ -7,6 +7,7 @@ of floating-point sums. All seeds are always at the same step.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Sequence
 from typing import final
@@ -21,6 +22,7 @@ from intrigue.errors import RunError
 from intrigue.replay.plan import updates_due
 from intrigue.replay.stage import Stage
 from intrigue.spaces import Array
+from intrigue.training.of_seed import of_seed
 from intrigue.training.replay import ReplayParts
 from intrigue.types import Episode, Metrics, Progress
 
@@ -102,12 +104,19 @@ class Cohort:
         ]
 
     def _take(self, actions: Array | list[Array]) -> None:
-        for part, action in zip(self.parts, actions, strict=True):
-            part.collector.pool.send(0, action)
+        asked = self.parts[0]
+        try:
+            for asked, action in zip(self.parts, actions, strict=True):
+                asked.collector.pool.send(0, action)
+            steps = []
+            for asked in self.parts:
+                steps.append(asked.collector.pool.receive(0))
+        except RunError:
+            with of_seed(asked.streams.seed) if len(self.parts) > 1 else contextlib.nullcontext():
+                raise
         rows = slice(0, self.num_envs)
-        for row, (part, stage, action) in enumerate(zip(self.parts, self._stages, actions, strict=True)):
+        for row, (part, stage, action, now) in enumerate(zip(self.parts, self._stages, actions, steps, strict=True)):
             collector = part.collector
-            now = collector.pool.receive(0)
             collector.step_count += self.num_envs
             stage.note(action, now)
             self._episodes[row] += collector.episodes.note(collector.step_count, rows, now)

@@ -13,7 +13,8 @@ from intrigue.run.console import Console
 from intrigue.run.live import LiveRun
 from intrigue.run.signals import StopRequest
 from intrigue.run.stops import next_stop
-from intrigue.training.loops import loop_all, of_seed
+from intrigue.training.loops import loop_all
+from intrigue.training.of_seed import of_seed
 from intrigue.types import Metrics
 
 

@@ -38,7 +38,8 @@ from intrigue.run.lock import RunLock
 from intrigue.run.names import seeds_stem
 from intrigue.run.result import Run
 from intrigue.run.signals import StopRequest
-from intrigue.training.loops import AnyParts, apart_because, of_seed
+from intrigue.training.loops import AnyParts, apart_because
+from intrigue.training.of_seed import of_seed
 
 Opener: TypeAlias = Callable[[], LiveRun | Run]
 """Gives a run that can go on from where it stands, or one that is finished."""
