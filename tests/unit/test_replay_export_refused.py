@@ -125,13 +125,14 @@ def test_pictures_that_are_no_stacks_are_refused():
 
 
 def test_the_command(tmp_path, capsys):
-    _, replay = lived(end=0.3)
+    _, replay = lived(envs=2, end=0.3)
     run = saved(tmp_path / "run", replay)
     to = tmp_path / "data"
     assert main(["export", str(run), "--to", str(to), "--json"]) == 0
     fields = json.loads(capsys.readouterr().out)
-    assert fields["transitions"] + fields["left_out"] == 60
+    assert fields["transitions"] + fields["left_out"] == 2 * 60
     assert fields["episodes"] == len(list(to.glob("*.npz")))
+    assert fields["environments"] == json.loads((to / "export.json").read_text())["origin"]["environments"] == 2
     before = {path.name: path.read_bytes() for path in to.iterdir()}
     assert main(["export", str(run), "--to", str(to)]) == 2
     assert "exists already" in capsys.readouterr().err

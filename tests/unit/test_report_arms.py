@@ -10,7 +10,9 @@ import socket
 import pytest
 from report_folders import config_of, visits_of, write_run
 
+from intrigue.config import resolve
 from intrigue.errors import CheckpointError, ConfigError
+from intrigue.presets import preset_layer
 from intrigue.report.advice import plain_commands
 from intrigue.report.arms import sort_tasks
 from intrigue.report.numbers import coverage, of_arm
@@ -65,6 +67,17 @@ def test_bookkeeping_makes_no_arm_but_a_step_budget_does(tmp_path):
     assert labels_of(*paths) == ["nnmc (knn, 400 steps)", "nnmc (knn, 800 steps)"]
     (task,) = tasks_of(*paths)
     assert any("different numbers of steps" in text for text in warnings_of(task))
+
+
+def test_several_environments_of_an_agent_that_is_published_with_one_are_said(tmp_path):
+    """URLB's DDPG steps one; PPO is published with many, and says nothing."""
+    layers = (("a", 1), ("b", 8))
+    paths = [
+        write_run(tmp_path / name, resolve(preset_layer("nnm-urlb"), {"pool.num_envs": count}))
+        for name, count in layers
+    ]
+    assert sorted(labels_of(*paths)) == ["nnm (knn)", "nnm (knn, 8 environments)"]
+    assert labels_of(paths[1]) == ["nnm (knn, 8 environments)"], "also where nothing stands beside it"
 
 
 def test_versions_are_kept_apart(tmp_path):

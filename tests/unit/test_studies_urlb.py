@@ -20,7 +20,7 @@ from intrigue.scores.urlb_published import PAPER_12, PAPER_BOLD, RERUN, RERUN_TA
 from intrigue.studies.curve_names import Name
 from intrigue.studies.fig6 import TASKS, all_the_way, comparable
 from intrigue.studies.registry import STUDIES
-from intrigue.studies.urlb_methods import METHODS, RIVALS
+from intrigue.studies.urlb_methods import METHODS, RIVALS, label_of, method_of
 from intrigue.studies.urlb_recheck import recheck_table4
 from intrigue.studies.urlb_results import tuned_results
 from intrigue.studies.urlb_runs import COLUMNS, SET_BY_FINETUNING, Tuning, export, gathered, read
@@ -93,9 +93,9 @@ def test_export_writes_every_evaluation(tmp_path):
     rows = list(csv.reader(path.read_text().splitlines()))
     assert tuple(rows[0]) == COLUMNS
     name = ["nnm-urlb", "agent.n_step=3 pool.num_envs=4"]
-    assert rows[1] == ["walker", "walker_run", *name, "3", "500", "1000", "50", "1.5", "10", "796", "10.0"]
+    assert rows[1] == ["walker", "walker_run", *name, "3", "500", "1000", "50", "1.5", "10", "796", "10.0", "4"]
     assert rows[2][4:8] == ["3", "500", "2000", "80.25"]
-    assert rows[3][:8] == ["walker", "walker_run", "scratch-urlb", "", "0", "0", "2000", "20"]
+    assert rows[3][:8] == ["walker", "walker_run", "scratch-urlb", "", "0", "0", "2000", "20"] and rows[3][-1] == "1"
     assert len(rows) == 4, "the pre-training adds nothing"
     found = read(path)
     assert [(run.name.preset, run.seed, run.snapshot, run.last, run.at(1500)) for run in found[:1]] == [
@@ -245,11 +245,49 @@ def test_table4_from_a_part_of_a_domain_stays_open():
 
 
 def test_changed_settings_are_another_method():
-    changed = world({"NNM": 0.9}, tasks_of("walker"), changes="pool.num_envs=4")
+    changed = world({"NNM": 0.9}, tasks_of("walker"), changes="agent.n_step=3")
     found = judge("table4", [*changed, *world({"APT": 0.5}, tasks_of("walker"))])
-    assert "mean, nnm-urlb pool.num_envs=4, walker" in rows_of(found)
-    assert "nnm-urlb pool.num_envs=4 does not count as NNM: its settings differ." in found.words
+    assert rows_of(found)["mean, nnm-urlb agent.n_step=3, walker"].paper == "-"
+    assert "nnm-urlb agent.n_step=3 does not count as NNM: its settings differ." in found.words
     assert not any("NNM above" in quantity for quantity in rows_of(found))
+
+
+def test_several_environments_are_said_wherever_a_score_is(tmp_path):
+    """URLB steps one: eight are shown beside the published scores, by name, and nothing is judged of them."""
+    several = world({"NNM": 0.9}, tasks_of("walker"), changes="pool.num_envs=8")
+    runs = [*several, *world({"APT": 0.5}, tasks_of("walker"))]
+    found = judge("table4", runs)
+    rows = rows_of(found)
+    mean, task = rows["mean, NNM, 8 environments, walker"], rows["walker_run: NNM, 8 environments"]
+    assert (mean.paper, mean.verdict) == ("0.915", None)
+    assert (task.paper, task.ours[:3], task.verdict) == (str(PAPER_12["NNM"]["walker_run"]), "720", None)
+    assert "NNM, 8 environments does not count as NNM: URLB steps one environment." in found.words
+    assert not any("NNM above" in quantity for quantity in rows_of(found))
+
+    figure = STUDIES.get("fig6").cls().conclude_from(runs, tmp_path)
+    row = rows_of(figure)["walker_run: NNM, 8 environments"]
+    assert (row.paper, row.verdict) == (str(PAPER_12["NNM"]["walker_run"]), None)
+    assert "walker_run: NNM" not in rows_of(figure)
+    assert "NNM, 8 environments" in (tmp_path / "curves.svg").read_text()
+    with (tmp_path / "scores.csv").open() as file:
+        assert {(line["preset"], line["environments"]) for line in csv.DictReader(file)} == {
+            ("nnm-urlb", "8"), ("apt-urlb", "1"),
+        }  # fmt: skip
+
+
+def test_names_in_words():
+    assert label_of(Name("nnm-urlb")) == "NNM"
+    assert label_of(Name("nnm-urlb", "pool.num_envs=8")) == "NNM, 8 environments"
+    both = Name("nnm-urlb", "agent.n_step=3 pool.num_envs=8 reward.n=4")
+    assert label_of(both) == "nnm-urlb agent.n_step=3 reward.n=4, 8 environments"
+    assert method_of(both) is None and method_of(Name("apt-urlb", "pool.num_envs=2")) is METHODS["APT"]
+
+
+def test_a_fine_tuning_with_other_environments_than_its_pretraining_says_so(tmp_path):
+    write_run(tmp_path / "pre", resolve(preset_layer("nnm-urlb"), {"env": "dmc/walker", "pool.num_envs": 8}))
+    write_tuned(tmp_path / "a", "nnm-urlb", "walker_run", [(9, 1.0)], "pre", **TUNED)
+    [run] = gathered([tmp_path])
+    assert run.name == Name("nnm-urlb", "pool.num_envs=8 finetune.num_envs=1")
 
 
 def test_small_sizes_decide_nothing(tmp_path):

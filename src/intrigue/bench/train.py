@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import tyro
 
 from intrigue.bench import train_replay, train_rollouts
-from intrigue.bench.seed_range import seed_range
+from intrigue.cli.seed_option import parse_seeds
 from intrigue.config import resolve
 from intrigue.errors import ConfigError, Problem
 from intrigue.pairing import replays
@@ -62,7 +62,7 @@ def command(
     from_replay = replays(cfg.agent_name)
     _refuse(cfg.agent_name, from_replay, rollouts, updates, seeds)
     if from_replay:
-        numbers = seed_range(seeds) if seeds is not None else [cfg.run.seed]
+        numbers = parse_seeds(seeds) if seeds is not None else [cfg.run.seed]
         figures = train_replay.measured(cfg, preset, numbers, updates)
         told = train_replay.told(figures)
     else:

@@ -38,6 +38,7 @@ def export(
             "folder": str(to),
             "format": format,
             "step": done.origin["step"],
+            "environments": done.origin["environments"],
             "episodes": episodes,
             "transitions": transitions,
             "left_out": done.left_out,
@@ -45,9 +46,11 @@ def export(
         sys.stdout.write(json.dumps(fields) + "\n")
         return 0
     sys.stdout.write(f"{shown(to)}\n")
+    count = int(done.origin["environments"])
+    stepped = f" of {count} environments" if count > 1 else ""
     sys.stderr.write(
-        f"{episodes} episodes, {transitions} transitions; left out {done.left_out} of episodes without a beginning "
-        "or an end\n"
+        f"{episodes} episodes{stepped}, {transitions} transitions; left out {done.left_out} of episodes without a "
+        "beginning or an end\n"
     )
     return 0
 

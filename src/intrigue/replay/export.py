@@ -68,7 +68,8 @@ def read_run(path: Path, *, on_skip: Callable[[str], None]) -> RunData:
         raise ConfigError([Problem("DIR", text + "Train until one has ended.")])
     lengths = [last - first + 1 for first, last, _ in found]
     digest = parse(disk.read_whole(saved.path / MANIFEST, SIZE_LIMIT)).content_digest()
-    origin = {**names, "run": path.resolve().name, "step": saved.step, "digest": digest}
+    sizes = {"environments": keep.num_envs, "step": saved.step}
+    origin = {**names, "run": path.resolve().name, **sizes, "digest": digest}
     recordings = Recordings(lengths, _Stored(keep, found))
     return RunData(recordings, spaces, keep.stack, left_out, origin)
 

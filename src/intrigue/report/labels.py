@@ -1,6 +1,6 @@
 """Readable, distinct names of arms: the reward and where it comes from, then whatever else tells two arms apart.
 
-nnmc (knn) · none · random policy · nnm (knn, form=floor) · nnmc (knn, 50,000 steps)
+nnmc (knn) · none · random policy · nnm (knn, form=floor) · nnmc (knn, 50,000 steps) · nnm (knn, 8 environments)
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from intrigue.rewards_expression import MIX
 
 NAMED_FIELDS = 3  # differing settings spelled out in a label; ours: more do not fit beside a curve
 
+STEPS_ONE = ("ddpg",)  # agents whose published scores are of one environment
+
 Described = tuple[RunConfig, str, bool]  # settings, version of this package, simulated for the report
 
 
@@ -21,7 +23,7 @@ def label_arms(arms: Sequence[Described]) -> list[str]:
     """One label per arm, all different."""
     plain = [_base(config) for config, _, _ in arms]
     agents = {config.agent_name for config, _, _ in arms if config.agent_name != "random"}
-    details: list[list[str]] = [list(_source(config)) for config, _, _ in arms]
+    details: list[list[str]] = [[*_source(config), *_environments(config)] for config, _, _ in arms]
     if len(agents) > 1:
         for extra, (config, _, _) in zip(details, arms, strict=True):
             extra += [config.agent_name] if config.agent_name != "random" else []
@@ -66,6 +68,12 @@ def _base(config: RunConfig) -> str:
 def _source(config: RunConfig) -> tuple[str, ...]:
     source = config.reward_options.get("source")
     return (source,) if isinstance(source, str) and config.agent_name != "random" else ()
+
+
+def _environments(config: RunConfig) -> tuple[str, ...]:
+    """Several environments where the published agent steps one (URLB's DDPG), so that scores are not taken for its."""
+    count = config.pool.num_envs
+    return (f"{count} environments",) if config.agent_name in STEPS_ONE and count > 1 else ()
 
 
 def _differences(alike: Sequence[Described]) -> list[list[str]]:

@@ -25,7 +25,16 @@ from intrigue.scores.urlb import EXPERTS
 from intrigue.studies.base import SCORE_COLUMNS, Budget, Conclusion, Row, Verdict
 from intrigue.studies.judging import difference, ordered, span
 from intrigue.studies.registry import register_study
-from intrigue.studies.urlb_methods import FINETUNE_FRAMES, METHODS, OURS, PRETRAIN_FRAMES, RUN_BY_PAPER, SCRATCH
+from intrigue.studies.urlb_methods import (
+    FINETUNE_FRAMES,
+    METHODS,
+    OURS,
+    PRETRAIN_FRAMES,
+    RUN_BY_PAPER,
+    SCRATCH,
+    method_of,
+    with_several,
+)
 from intrigue.studies.urlb_picture import draw_tunings
 from intrigue.studies.urlb_results import TunedResults
 from intrigue.studies.urlb_study import Rung, UrlbStudy, budgets_of
@@ -133,12 +142,15 @@ def _together(results: TunedResults, tasks: Sequence[str]) -> list[Row]:
 
 def _alone(results: TunedResults, task: str) -> list[Row]:
     """Each method's score in a task, and NNM against APT there."""
-    raw = {label: results.raw(METHODS[label].name, task) for label in SHOWN}
-    rows = [
-        Row(f"{task}: {label}", str(METHODS[label].paper_column.get(task, "-")), returns_text(found), len(found))
-        for label, found in raw.items()
-        if found
-    ]
+    shown = with_several(SHOWN, results.scores)
+    raw = {label: results.raw(name, task) for label, name in shown.items()}
+    rows = []
+    for label, found in raw.items():
+        method = method_of(shown[label])
+        if found and method is not None:
+            rows.append(
+                Row(f"{task}: {label}", str(method.paper_column.get(task, "-")), returns_text(found), len(found))
+            )
     if raw[OURS] and raw["APT"]:
         interval = difference(raw[OURS], raw["APT"])
         printed = [METHODS[label].paper_column[task].score for label in (OURS, "APT")]

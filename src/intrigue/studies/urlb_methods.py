@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from intrigue.scores.urlb_published import PAPER_12, RERUN, Column
@@ -58,6 +58,38 @@ RUN_BY_PAPER = ("Disagreement", "APT", OURS)
 LABELS: Mapping[Name, str] = {method.name: label for label, method in METHODS.items()}
 
 
+ENVIRONMENTS = "pool.num_envs="  # how a name's changes say that an agent stepped several; URLB's steps one
+
+
+def environments_of(name: Name) -> int:
+    """How many environments each agent stepped."""
+    told = [int(each.removeprefix(ENVIRONMENTS)) for each in name.changes.split() if each.startswith(ENVIRONMENTS)]
+    return told[0] if told else 1
+
+
+def with_one(name: Name) -> Name:
+    """The same settings with URLB's one environment."""
+    return Name(name.preset, " ".join(each for each in name.changes.split() if not each.startswith(ENVIRONMENTS)))
+
+
+def method_of(name: Name) -> Method | None:
+    """The method whose settings these are, however many environments were stepped; None if others were changed."""
+    label = LABELS.get(with_one(name))
+    return None if label is None else METHODS[label]
+
+
+def with_several(labels: Sequence[str], held: Iterable[Name]) -> dict[str, Name]:
+    """These methods by their labels, then those of `held` that are one of them with several environments."""
+    plain = {label: METHODS[label].name for label in labels}
+    several = sorted(name for name in held if with_one(name) in plain.values() and environments_of(name) > 1)
+    return {**plain, **{label_of(name): name for name in several}}
+
+
 def label_of(name: Name) -> str:
-    """What a run's method is called in tables: by its preset where settings were changed."""
-    return LABELS.get(name, str(name))
+    """What a run's method is called in tables: by its preset where settings were changed.
+
+    Several environments are said in words, "NNM, 8 environments": URLB steps one.
+    """
+    plain, count = with_one(name), environments_of(name)
+    label = LABELS.get(plain, str(plain))
+    return label if count == 1 else f"{label}, {count} environments"

@@ -18,7 +18,7 @@ from intrigue.scores.urlb import EXPERTS
 from intrigue.scores.urlb_published import DOMAINS, Column, domain_of, shares
 from intrigue.studies.atari_picture import mean_curve
 from intrigue.studies.curve_names import Name
-from intrigue.studies.urlb_methods import METHODS
+from intrigue.studies.urlb_methods import method_of, with_several
 from intrigue.studies.urlb_results import TunedResults
 from intrigue.studies.urlb_table import TunedTable
 
@@ -76,7 +76,8 @@ def draw_tunings(
     results: TunedResults, tasks: Sequence[str], labels: Sequence[str], folder: Path, title: str
 ) -> list[Path]:
     """Learning curves of fine-tuning, a panel per task, as curves.png and curves.svg."""
-    names = {label: METHODS[label].name for label in labels if METHODS[label].name in results.scores}
+    every = with_several(labels, results.scores)
+    names = {label: name for label, name in every.items() if name in results.scores}
     shown = [task for task in tasks if any(results.raw(name, task) for name in names.values())]
     if not shown:
         return []
@@ -93,7 +94,7 @@ def draw_tunings(
             axes.set_xlabel("frames of the task" if place + columns >= len(shown) else "")
             axes.set_ylabel("return" if place % columns == 0 else "")
         figure.suptitle(f"{title}\n{_budget(results)}", fontsize=12)
-        handles = [_line(color_of(label, labels), label) for label in names]
+        handles = [_line(color_of(label, list(names)), label) for label in names]
         if results.frames >= NEAR_THE_END:
             handles += [_mark("paper", "#555555", "paper, after 100k"), _line("#9A9A9A", "expert", (0, (5, 4)))]
         figure.legend(handles=handles, loc="outside lower center", ncols=min(6, len(handles)), fontsize=10)
@@ -103,7 +104,7 @@ def draw_tunings(
 def _means(axes: Axes, results: TunedResults, table: TunedTable, tasks: Sequence[str]) -> None:
     labels = list(table.held)
     for row, label in enumerate(labels):
-        color, method = color_of(label, labels), METHODS.get(label)
+        color, method = color_of(label, labels), method_of(table.held[label])
         columns: dict[str, Column] = (
             {"paper": method.paper_column, "rerun": method.rerun_column} if method is not None else {}
         )
@@ -134,7 +135,8 @@ def _curves(axes: Axes, results: TunedResults, task: str, names: dict[str, Name]
         if mine:
             frames, values = mean_curve(mine)
             axes.plot(frames, values, color=color, linewidth=2.0, marker="o" if len(frames) == 1 else "")
-        printed = METHODS[label].paper_column.get(task)
+        method = method_of(name)
+        printed = None if method is None else method.paper_column.get(task)
         if printed is not None and results.frames >= NEAR_THE_END:
             axes.plot([100_000], [printed.score], marker="D", color=color, markerfacecolor="none", markersize=7)
     axes.set_title(task, fontsize=11, pad=17)

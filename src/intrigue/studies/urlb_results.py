@@ -21,10 +21,12 @@ from intrigue.scores.urlb import EXPERTS
 from intrigue.scores.urlb_published import TASKS_12, domain_of
 from intrigue.studies.curve_names import Name
 from intrigue.studies.results import LEFT_BEHIND, SMALL
-from intrigue.studies.urlb_methods import FINETUNE_FRAMES, PRETRAIN_FRAMES
+from intrigue.studies.urlb_methods import FINETUNE_FRAMES, PRETRAIN_FRAMES, environments_of
 from intrigue.studies.urlb_runs import Tuning
 
-SCORE_HEADER = ("task", "preset", "changes", "seed", "snapshot_frames", "finetune_frames", "score", "normalized")
+SCORE_HEADER = (
+    "task", "preset", "changes", "seed", "snapshot_frames", "finetune_frames", "score", "normalized", "environments",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -106,11 +108,10 @@ def write_scores(results: TunedResults, path: Path) -> Path:
     """One row per run: its score and its share of the expert's."""
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(
-            ["task", "preset", "changes", "seed", "snapshot_frames", "finetune_frames", "score", "normalized"]
-        )
+        writer.writerow(SCORE_HEADER)
         for run in sorted(results.runs, key=lambda each: (TASKS_12.index(each.task), each.name, each.seed)):
             score = run.at(results.frames)
             fixed = [run.task, run.name.preset, run.name.changes, run.seed, run.snapshot, results.frames]
-            writer.writerow([*fixed, f"{score:.6g}", f"{score / EXPERTS[run.task]:.6g}"])
+            shown = [f"{score:.6g}", f"{score / EXPERTS[run.task]:.6g}"]
+            writer.writerow([*fixed, *shown, environments_of(run.name)])
     return path

@@ -1,11 +1,13 @@
 """Fine-tuning results as one CSV file: written from run folders, read back by the studies.
 
     domain, task, preset, changes, seed, snapshot_frames, finetune_frames, return_mean, return_std, episodes, expert,
-    wall_seconds
+    wall_seconds, environments
 
 One row per evaluation, so the last of a run is its score and all of them are its learning curve. `preset` and `changes`
 are those of the pre-training (`curve_names`), `snapshot_frames` is how long that was; 0 is a run from scratch.
 `return_std` is over the episodes of one evaluation, not over seeds. `wall_seconds` are the fine-tuning's own.
+`environments` is how many the fine-tuning stepped, URLB's being one; `changes` has `pool.num_envs` where the
+pre-training stepped several, and `finetune.num_envs` where the fine-tuning stepped another number.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ from intrigue.studies.curves import Array, Curve, runs_below
 
 COLUMNS = (
     "domain", "task", "preset", "changes", "seed", "snapshot_frames", "finetune_frames", "return_mean", "return_std",
-    "episodes", "expert", "wall_seconds",
+    "episodes", "expert", "wall_seconds", "environments",
 )  # fmt: skip
 NEEDED = ("task", "preset", "seed", "snapshot_frames", "finetune_frames", "return_mean")
 N_STEP = 3  # of a fine-tuning that says nothing else: `intrigue.finetune`, which loads torch
@@ -184,15 +186,17 @@ def _rows(run: RunFolder, named: Callable[[Path], Name] | None) -> list[list[str
     snapshot = 0 if origin is None else int(origin["snapshot"]) * repeat
     name = _name(run, config, origin) if named is None else named(run.path)
     fixed = [domain_of(task), task, name.preset, name.changes, str(config["run"]["seed"]), str(snapshot)]
+    environments = str(config["pool"]["num_envs"])
     table = read_metrics(run.evaluations).columns
     if not table.get("step"):
         return []  # it has only begun
     wanted = ("frame", "eval/return_mean", "eval/return_std", "eval/episodes", "wall_seconds")
     cells = zip(*(table[column] for column in wanted), strict=True)
     return [
-        [*fixed, f"{frame:.0f}", f"{mean:.6g}", f"{std:.6g}", f"{episodes:.0f}", f"{EXPERTS[task]:g}", f"{seconds:.1f}"]
+        [*fixed, f"{frame:.0f}", f"{mean:.6g}", f"{std:.6g}", f"{episodes:.0f}", f"{EXPERTS[task]:g}", f"{seconds:.1f}",
+         environments]
         for frame, mean, std, episodes, seconds in cells
-    ]
+    ]  # fmt: skip
 
 
 def _name(run: RunFolder, config: Mapping[str, Any], origin: Mapping[str, Any] | None) -> Name:
@@ -203,9 +207,11 @@ def _name(run: RunFolder, config: Mapping[str, Any], origin: Mapping[str, Any] |
     beside = run.path.parent.parent if "/" in str(origin["run"]) else run.path.parent
     before = _pretraining(beside / str(origin["run"]), config)
     name = name_of(config, without=SET_BY_FINETUNING) if before is None else name_of(before)
-    n_step = config["agent"]["n_step"]
-    told = "" if n_step == N_STEP else f"finetune.n_step={n_step}"
-    return Name(name.preset, f"{name.changes} {told}".strip())
+    n_step, environments = config["agent"]["n_step"], config["pool"]["num_envs"]
+    told = [name.changes, "" if n_step == N_STEP else f"finetune.n_step={n_step}"]
+    if before is not None and before["pool"]["num_envs"] != environments:
+        told.append(f"finetune.num_envs={environments}")
+    return Name(name.preset, " ".join(filter(None, told)))
 
 
 def _pretraining(folder: Path, config: Mapping[str, Any]) -> dict[str, Any] | None:

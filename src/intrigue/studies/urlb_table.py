@@ -33,6 +33,7 @@ from intrigue.studies.urlb_methods import (
     RUN_BY_PAPER,
     SCRATCH,
     label_of,
+    method_of,
 )
 from intrigue.studies.urlb_results import TunedResults
 
@@ -62,7 +63,7 @@ class TunedTable:
         """Every method in the data by its label, those of the table first, in its order."""
         known = {label: method.name for label, method in METHODS.items() if method.name in self.results.scores}
         rest = sorted(name for name in self.results.scores if name not in known.values())
-        return {**known, **{str(name): name for name in rest}}
+        return {**known, **{label_of(name): name for name in rest}}
 
     @property
     def tasks(self) -> list[str]:
@@ -116,7 +117,7 @@ class TunedTable:
         name, statistic = self.held[label], AGGREGATES[kind]
         scores = self.results.shares(name, tasks)
         interval = seeds_interval(scores, statistic)
-        method = METHODS.get(label)
+        method = method_of(name)
         verdict: Verdict | None = None
         if label == OURS and kind == "mean":
             target = float(shares(METHODS[OURS].paper_column, wanted).mean())
@@ -190,7 +191,7 @@ class TunedTable:
             raw = self.results.raw(name, task)
             if not raw:
                 continue
-            method = METHODS.get(label)
+            method = method_of(name)
             paper = method.paper_column.get(task) if method else None
             rerun = method.rerun_column.get(task) if method else None
             interval = difference(raw, NOTHING)
@@ -278,7 +279,8 @@ def missing(results: TunedResults, tasks: Sequence[str], methods: Sequence[str])
     for name in sorted(set(results.scores) - set(names.values())):
         near = [label for label, known in names.items() if known.preset == name.preset]
         if near and name.changes:
-            words.append(f"{label_of(name)} does not count as {near[0]}: its settings differ.")
+            why = "its settings differ" if method_of(name) is None else "URLB steps one environment"
+            words.append(f"{label_of(name)} does not count as {near[0]}: {why}.")
     return words
 
 
