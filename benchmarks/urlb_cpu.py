@@ -18,7 +18,6 @@ the times are theirs too. Processor time (`cpu`), with `--threads 1`, then still
 from __future__ import annotations
 
 import argparse
-import functools
 import json
 import os
 import statistics
@@ -32,11 +31,12 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from intrigue.bench.machine import machine
+from intrigue.bench.together_engine import engine_of
 from intrigue.bench.train_replay import fill
 from intrigue.config import resolve
 from intrigue.presets import preset_layer
 from intrigue.training.build import build
-from intrigue.training.replay import Clock, ReplayParts, _update
+from intrigue.training.replay import ReplayParts
 
 PRESETS = ("scratch-urlb", "disagreement-urlb", "apt-urlb", "nnm-urlb", "nnmc-urlb", "nnm-ensemble-urlb")
 URLB = {"scratch-urlb": 256.0, "disagreement-urlb": 289.0, "apt-urlb": 1030.0}  # ms, as above
@@ -151,7 +151,7 @@ def main() -> None:
     torch.set_num_threads(args.threads)
     parts = {preset: parts_of(preset) for preset in PRESETS}
     try:
-        updates = {name: functools.partial(_update, each, Clock()) for name, each in parts.items()}
+        updates = {name: engine_of([each]).update for name, each in parts.items()}
         operations = {name: gflop(update) for name, update in updates.items()}
         before = os.getloadavg()[0]
         taken, products = measure(updates, args.turns)

@@ -11,7 +11,8 @@ import torch
 
 from intrigue.bench import train_replay, train_rollouts
 from intrigue.bench.phase_clock import PhaseClock
-from intrigue.bench.replay_engine import PHASES, OneByOne
+from intrigue.bench.replay_engine import OneByOne
+from intrigue.bench.together_engine import engine_of
 from intrigue.bench.train_replay import Timed, fill, projection, speeds, train
 from intrigue.cli import main
 from intrigue.config import resolve
@@ -46,9 +47,11 @@ def test_two_seeds_of_a_preset_from_the_command_line(tmp_path: Path, capsys: pyt
     assert found["update_milliseconds_per_seed"] == found["update_milliseconds"] / 2
     assert f"{found['update_milliseconds']:,.1f} ms, {found['update_milliseconds_per_seed']:.1f} per seed" in out
     assert found["steps_per_second"] == pytest.approx(2 * 12 / found["wall_seconds"])
-    assert set(found["shares"]) == {*PHASES, "rest"} and sum(found["shares"].values()) == pytest.approx(1)
+    assert found["engine"] == "Together", "what `intrigue train` takes for this setting"
+    assert set(found["shares"]) == {"step", "act", "keep", "update", "rest"} and sum(
+        found["shares"].values()
+    ) == pytest.approx(1)
     assert all(share > 0 for share in found["shares"].values())
-    assert found["update_milliseconds"] * 6 < 1.6e3 * found["wall_seconds"]
     # 50,000 steps, of which 4,000 are random; then one update every other step.
     assert (found["whole_steps"], found["frames"], found["whole_updates"]) == (50_000, 50_000, 23_000)
     assert re.search(r"whole run .* for 50,000 steps \(50,000 frames\), 23,000 updates of each seed", out)
@@ -94,8 +97,39 @@ def test_the_replay_is_filled_with_whole_episodes_and_every_update_draws_from_it
         assert within <= sum(found.spans["update"]) <= found.wall
         after = list(parts.agent.parameters())
         assert any(not torch.equal(one, two) for one, two in zip(before, after, strict=True)), "updates are real"
+        engine.clock.leave()
+        parts.collector.step(parts.agent, parts.streams["act"])
+        assert len(engine.clock.seconds()["step"]) == 10, "nobody watches any more"
     finally:
         parts.close()
+
+
+def test_seeds_together_learn_and_act_with_their_policies() -> None:
+    tiny = {
+        **TINY,
+        "reward": "none",
+        "curiosity.ext_coef": 1.0,
+        "curiosity.scale": "none",
+        "curiosity.obs_norm": "none",
+    }
+    layer = {key: value for key, value in tiny.items() if not key.startswith("reward.")}
+    several = [build(resolve(layer, {"seed": seed, "agent.learning_starts": 5_000})) for seed in (0, 1)]
+    try:
+        for parts in several:
+            fill(parts)
+        engine = engine_of(several)
+        assert type(engine).__name__ == "Together" and engine.staleness == 0
+        before = [parts.agent.actor.trunk[0].weight.detach().clone() for parts in several]
+        found = train(engine, several[0].agent.plan, 1, 3)
+        assert {name: len(spans) for name, spans in found.spans.items()} == {
+            "act": 6, "step": 24, "keep": 12, "update": 3,
+        }, "each seed's environment is sent on and received"  # fmt: skip
+        for parts, weight in zip(several, before, strict=True):
+            assert parts.collector.step_count == 5_006, "beyond the random steps"
+            assert not torch.equal(parts.agent.actor.trunk[0].weight, weight)
+    finally:
+        for parts in several:
+            parts.close()
 
 
 def test_time_runs_out_only_after_enough_updates() -> None:
@@ -115,18 +149,20 @@ def test_time_runs_out_only_after_enough_updates() -> None:
     engine = Engine()
     found = train(engine, plan, 8, 1_000, seconds=0.0)
     assert (engine.steps, found.steps, len(found.spans["update"])) == (2, 16, 8), "8 environments: four updates a step"
-    assert found.shares() == {"rest": 1.0}, "phases that are not told apart are not made up"
+    assert set(found.shares()) == {"update", "rest"}, "phases that are not told apart are not made up"
 
 
 def test_figures_by_hand() -> None:
     """Three seeds: 40 steps of each in 2 s, updates of 10, 20 and 60 ms; a run of 1,000 steps, 100 of them random."""
     found = Timed(40, 2.0, {"update": [0.06, 0.01, 0.02], "act": [0.5, 0.25], "step": [0.25]})
+    assert found.shares() == {"step": 0.125, "act": 0.375, "update": pytest.approx(0.045), "rest": pytest.approx(0.455)}
+    found.spans["agent"] = [0.02]
     rates = speeds(found, 3, 3, ceiling=120.0)
     assert rates["update_milliseconds"] == pytest.approx(20) and rates["updates"] == 3
     assert rates["update_milliseconds_per_seed"] == pytest.approx(20 / 3)
     assert (rates["steps_per_second"], rates["steps_per_second_per_seed"]) == (60, 20)
     assert rates["ratio_to_ceiling"] == 0.5
-    assert rates["shares"] == {"step": 0.125, "act": 0.375, "rest": 0.5}
+    assert rates["shares"] == {"step": 0.125, "act": 0.375, "agent": 0.01, "rest": pytest.approx(0.49)}
     plan = ReplayPlan(capacity=1, batch=1, learning_starts=100, train_every=4, discount=0.9)
     whole = projection(1_000, plan, found, 3, ceiling=120.0)
     assert whole["whole_seconds"] == pytest.approx(3 * 100 / 120 + 900 * 2 / 40)

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator
-from typing import ParamSpec, TypeAlias, TypeVar
+from collections.abc import Iterator
+from typing import Any, TypeAlias
 
 import torch
 
 Mark: TypeAlias = "float | torch.cuda.Event"
-P = ParamSpec("P")
-R = TypeVar("R")
 
 
 class PhaseClock:
@@ -25,6 +23,7 @@ class PhaseClock:
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self._spans: list[tuple[str, Mark, Mark]] = []
+        self._watched: list[tuple[object, str]] = []
 
     @contextlib.contextmanager
     def span(self, name: str) -> Iterator[None]:
@@ -33,14 +32,23 @@ class PhaseClock:
         yield
         self._spans.append((name, began, self._mark()))
 
-    def timed(self, name: str, work: Callable[P, R]) -> Callable[P, R]:
-        """The same work, every call of which is a span."""
+    def watch(self, name: str, owner: object, method: str) -> None:
+        """From now on every call of this object's method is a span, until `leave`."""
+        work = getattr(owner, method)
 
-        def watched(*args: P.args, **kwargs: P.kwargs) -> R:
+        def watched(*args: Any, **kwargs: Any) -> Any:
             with self.span(name):
                 return work(*args, **kwargs)
 
-        return watched
+        # The instance's own attribute shadows its class's: whoever calls it runs as it is, and is watched.
+        vars(owner)[method] = watched
+        self._watched.append((owner, method))
+
+    def leave(self) -> None:
+        """Watch nothing any more."""
+        for owner, method in self._watched:
+            del vars(owner)[method]
+        self._watched.clear()
 
     def forget(self) -> None:
         """Begin anew, when everything under way is done."""

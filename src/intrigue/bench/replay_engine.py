@@ -7,7 +7,7 @@
     bonus     it is scored, and the bonus's models learn
     agent     the agent learns
 
-Any `Engine` can be measured by `train_replay`. `OneByOne` is how runs train without one: each seed by itself, in turn.
+Any `Engine` can be measured by `train_replay`. `OneByOne` is how runs train that cannot be stacked: each by itself.
 """
 
 from __future__ import annotations
@@ -53,8 +53,7 @@ class OneByOne:
                 ("agent", each.agent, "update"),
             )
             for phase, owner, method in watched:
-                # The instance's own attribute shadows its class's: the loop's code runs as it is, and is watched.
-                vars(owner)[method] = self.clock.timed(phase, getattr(owner, method))
+                self.clock.watch(phase, owner, method)
 
     def step_once(self) -> None:
         """One step of every environment of every seed."""

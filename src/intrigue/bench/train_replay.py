@@ -23,7 +23,8 @@ import torch
 from intrigue.bench.env_rates import stepping_together
 from intrigue.bench.machine import machine
 from intrigue.bench.memory import resident_peak
-from intrigue.bench.replay_engine import PHASES, Engine, OneByOne
+from intrigue.bench.replay_engine import PHASES, Engine
+from intrigue.bench.together_engine import engine_of
 from intrigue.config import RunConfig
 from intrigue.envs.config import worker_count
 from intrigue.execution import pick_mode
@@ -39,6 +40,8 @@ FINISHED = 2  # Episodes before the first draw, of every seed.
 UPDATES = {"cpu": 40, "cuda": 400}
 SETTLING = {"cpu": 4, "cuda": 40}
 LEAST, MOST_SECONDS = 8, 40.0  # If no number is asked for: at least so many, and no more after so long.
+
+ENGINES = {"OneByOne": "one by one", "Together": "together"}
 
 MakeEngine = Callable[[Sequence[ReplayParts]], Engine]
 
@@ -56,12 +59,13 @@ class Timed:
 
     def shares(self) -> dict[str, float]:
         """The share of each phase that the engine tells apart, and of what is left over."""
-        shares = {name: sum(self.spans[name]) / self.wall for name in PHASES if name in self.spans}
+        phases = PHASES if "agent" in self.spans else (*PHASES, "update")
+        shares = {name: sum(self.spans[name]) / self.wall for name in phases if name in self.spans}
         return {**shares, "rest": 1 - sum(shares.values())}
 
 
 def measured(
-    cfg: RunConfig, preset: str, seeds: Sequence[int], updates: int | None, make_engine: MakeEngine = OneByOne
+    cfg: RunConfig, preset: str, seeds: Sequence[int], updates: int | None, make_engine: MakeEngine = engine_of
 ) -> dict[str, Any]:
     """Every figure of the page."""
     use_threads(cfg.run.threads)
@@ -82,6 +86,7 @@ def measured(
         engine = make_engine(parts)
         train(engine, plan, envs, max(1, SETTLING[device.type] // len(seeds)))
         found = train(engine, plan, envs, count, MOST_SECONDS if updates is None else math.inf, _progress)
+        engine.clock.leave()
         after = stepping_together(pools, CEILING_SECONDS)
         return {
             "target": "train",
@@ -186,7 +191,7 @@ def told(figures: dict[str, Any]) -> str:
     whole += " of each seed" if seeds > 1 else ""
     return (
         f"{figures['preset']} on {figures['env']}: {_count(seeds, 'seed')}, {_count(envs, 'environment')} each, "
-        f"one update per {_count(every, 'step')}, {figures['execution']} execution\n"
+        f"one update per {_count(every, 'step')}, {figures['execution']} execution, {ENGINES[figures['engine']]}\n"
         f"  one update        {figures['update_milliseconds']:>10,.1f} ms{alone}; median of {figures['updates']}, "
         f"{figures['update_milliseconds_tenth']:,.1f} to {figures['update_milliseconds_nine_tenths']:,.1f} from tenth "
         "to ninth tenth\n"

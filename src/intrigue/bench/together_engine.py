@@ -1,0 +1,45 @@
+"""Seeds that learn together (`intrigue.cohort`), as a benchmark drives them; and which engine training itself takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from intrigue.bench.phase_clock import PhaseClock
+from intrigue.bench.replay_engine import Engine, OneByOne
+from intrigue.cohort.cohort import Cohort
+from intrigue.cohort.eligible import refusal
+from intrigue.training.replay import ReplayParts
+
+
+class Together:
+    """All seeds in one computation. What an update is made of is not told apart: on a GPU it is one captured graph."""
+
+    def __init__(self, parts: Sequence[ReplayParts]) -> None:
+        for each in parts:
+            # Beyond the random steps, so that the policies act.
+            each.collector.step_count = max(each.collector.step_count, each.agent.plan.learning_starts)
+        self.clock = PhaseClock(parts[0].collector.replay.device)
+        self.cohort = Cohort(parts)
+        self.staleness = 1 if self.cohort._behind else 0
+        for phase, owner, method in (
+            ("act", self.cohort, "_actions"),
+            *(("step", each.collector.pool, name) for each in parts for name in ("send", "receive")),
+            *(("keep", stage, "note") for stage in self.cohort._stages),
+        ):
+            self.clock.watch(phase, owner, method)
+
+    def step_once(self) -> None:
+        """One step of every environment of every seed."""
+        self.cohort._take(self.cohort._actions())
+
+    def update(self) -> None:
+        """One update of every seed."""
+        for stage in self.cohort._stages:
+            stage.forget()
+        self.cohort._learn()
+
+
+def engine_of(parts: Sequence[ReplayParts]) -> Engine:
+    """What `intrigue train` would train these with."""
+    apart = any(refusal(each, 0) is not None for each in parts)
+    return OneByOne(parts) if apart else Together(parts)
