@@ -73,8 +73,13 @@ def close(first: dict, second: dict, tolerance: float) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")  # the compiler warns of itself
-def test_compiled_and_plain_agree_after_one_iteration() -> None:
+@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
+def test_compiled_and_plain_agree_after_one_iteration(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ours is what can be traced and differentiated so; the C++ made of it is torch's own and takes long (slow)."""
+    compiler, backends = torch.compile, []
+    monkeypatch.setattr(torch, "compile", lambda loss: backends.append(backend) or compiler(loss, backend=backend))
     plain, compiled = (trained(mode, VECTOR, "nnm", "cpu") for mode in ("plain", "compile"))
+    assert len(backends) == 2, "the agent's loss and the reward's"
     close(plain[0], compiled[0], CPU_TOLERANCE)
     close(plain[1], compiled[1], CPU_TOLERANCE)
     with pytest.raises(AssertionError):  # and the iteration moved the weights by more than that
