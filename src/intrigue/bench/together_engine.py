@@ -12,7 +12,10 @@ from intrigue.training.replay import ReplayParts
 
 
 class Together:
-    """All seeds in one computation. What an update is made of is not told apart: on a GPU it is one captured graph."""
+    """All seeds in one computation. What an update is made of is not told apart: on a GPU it is one captured graph.
+
+    On a GPU keeping counts as stepping: two events for every seed and step would take time of their own.
+    """
 
     def __init__(self, parts: Sequence[ReplayParts]) -> None:
         for each in parts:
@@ -21,12 +24,14 @@ class Together:
         self.clock = PhaseClock(parts[0].collector.replay.device)
         self.cohort = Cohort(parts)
         self.staleness = 1 if self.cohort._behind else 0
-        for phase, owner, method in (
-            ("act", self.cohort, "_actions"),
-            *(("step", each.collector.pool, name) for each in parts for name in ("send", "receive")),
-            *(("keep", stage, "note") for stage in self.cohort._stages),
-        ):
-            self.clock.watch(phase, owner, method)
+        self.clock.watch("act", self.cohort, "_actions")
+        if self.clock.device.type == "cuda":
+            self.clock.watch("step", self.cohort, "_take")
+            return
+        for each, stage in zip(parts, self.cohort._stages, strict=True):
+            self.clock.watch("keep", stage, "note")
+            for name in ("send", "receive"):
+                self.clock.watch("step", each.collector.pool, name)
 
     def step_once(self) -> None:
         """One step of every environment of every seed."""
