@@ -169,3 +169,17 @@ def test_figures_by_hand() -> None:
     assert whole["whole_updates"] == 225
     short = projection(60, plan, found, 3, ceiling=120.0)
     assert short["whole_seconds"] == pytest.approx(1.5) and short["whole_updates"] == 0
+
+
+@pytest.mark.gpu
+def test_on_a_gpu(tmp_path: Path) -> None:
+    file = tmp_path / "speed.json"
+    setting = ["dmc/cartpole_swingup", "--preset", "nnm-urlb", "--device", "cuda", "--seeds", "0:2"]
+    assert main(["bench", "train", *setting, "--updates", "50", "--json", str(file)]) == 0
+    found = json.loads(file.read_text())
+    assert (found["updates"], found["execution"], found["engine"]) == (50, "graph", "Together")
+    assert set(found["shares"]) == {"step", "act", "update", "rest"}
+    assert sum(found["shares"].values()) == pytest.approx(1)
+    # Events and the host's clock tell the same: the updates are within the whole, and most of it.
+    assert 0 < 50e-3 * found["update_milliseconds"] < 1.5 * found["wall_seconds"]
+    assert found["device_peak_mib"] > 50
