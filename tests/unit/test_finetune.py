@@ -56,7 +56,7 @@ def test_exactly_the_actor_and_the_critics_trunk_are_copied(walker, tmp_path):
         assert torch.equal(weight, given.agent[name] if copied else fresh[name]), name
         if copied and name.endswith("weight"):
             assert not torch.equal(weight, fresh[name]), f"{name} was never trained, so the test shows nothing"
-    assert any(name.startswith("critic.first.") for name in now)
+    assert any(name.startswith("critic.hidden.") for name in now)
     # The target is the copy of the critic as it was before: its trunk is not the copied one.
     assert not torch.equal(now["target.trunk.0.weight"], now["critic.trunk.0.weight"])
     for name in ("actor_optimizer", "critic_optimizer"):
@@ -82,7 +82,7 @@ def test_aps_keeps_the_features_tasks_are_regressed_on(tmp_path):
     now = {name.removeprefix("reward."): weight for name, weight in state["curiosity"]["modules"].items()}
     trained = [name for name in given.reward if name.startswith("features.")]
     assert trained and all(torch.equal(now[name], given.reward[name]) for name in trained)
-    assert state["agent"]["modules"]["critic.first.2.weight"].shape == (10, 8), "successor features of ten numbers"
+    assert state["agent"]["modules"]["critic.out.weight"].shape == (2, 8, 10), "successor features of ten numbers"
 
 
 def test_the_settings_of_the_task(walker, tmp_path):

@@ -108,7 +108,8 @@ def to_bytes(array: Any) -> Bytes:
     """The little-endian bytes of one array, (length,), on the CPU and contiguous."""
     if isinstance(array, torch.Tensor):
         plain = array.detach().cpu().resolve_conj().resolve_neg().contiguous()
-        flat: Bytes = plain.reshape(-1).view(torch.uint8).numpy()
+        # A single number out of a row counts as contiguous with any stride; its bytes want that stride to be 1.
+        flat: Bytes = plain.as_strided((plain.numel(),), (1,)).view(torch.uint8).numpy()
         return flat
     ordered = np.asarray(array, dtype=array.dtype.newbyteorder("<"), order="C")
     return ordered.reshape(-1).view(np.uint8)
