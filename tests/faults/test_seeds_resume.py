@@ -1,4 +1,8 @@
-"""Several seeds at once: each is the run it would be alone, and stays so when all are killed, stopped or damaged."""
+"""Several seeds at once, killed, stopped or damaged, end as if nobody had disturbed them.
+
+Together from the start and together again: the same bits. A seed by itself, or in another company for some steps: the
+same up to the order of floating-point sums.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,7 @@ import threading
 import time
 
 import pytest
+import torch
 from test_kill_and_resume import forked
 
 from intrigue.config import resolve
@@ -65,14 +70,29 @@ def told(columns):
     return {name: [repr(each) for each in column] for name, column in columns.items() if name not in CLOCK}
 
 
-def same_end(runs, alone):
-    for run, calm in zip(runs, alone, strict=True):
-        assert run.config == calm.config
-        assert run.digest() == calm.digest(), f"seed {run.config.run.seed}"
-        assert kept(run.path) == kept(calm.path)
-        assert told(run.metrics()) == told(calm.metrics())
-        assert run.episodes() == calm.episodes()
-        assert (run.path / "DONE").read_bytes() == (calm.path / "DONE").read_bytes()
+def same_end(runs, calm):
+    """To the bit."""
+    for run, undisturbed in zip(runs, calm, strict=True):
+        assert run.config == undisturbed.config
+        assert run.digest() == undisturbed.digest(), f"seed {run.config.run.seed}"
+        assert kept(run.path) == kept(undisturbed.path)
+        assert told(run.metrics()) == told(undisturbed.metrics())
+        assert run.episodes() == undisturbed.episodes()
+        assert (run.path / "DONE").read_bytes() == (undisturbed.path / "DONE").read_bytes()
+
+
+def near_end(runs, calm):
+    """Up to rounding: some 1e-6 of a figure after so few updates, where another seed's differ in the first digit."""
+    for run, undisturbed in zip(runs, calm, strict=True):
+        assert run.config.with_run(keep=1, eval_every=0) == undisturbed.config.with_run(keep=1, eval_every=0)
+        for mine, wanted in ((run.metrics(), undisturbed.metrics()), (run.episodes(), undisturbed.episodes())):
+            assert set(mine) == set(wanted)
+            for name in set(wanted) - set(CLOCK):
+                assert mine[name] == pytest.approx(wanted[name], rel=1e-4, abs=1e-6, nan_ok=True), name
+        folders = [RunFolder(each.path) for each in (run, undisturbed)]
+        assert snapshot.marks_of(folders[0]) == snapshot.marks_of(folders[1]) == [45]
+        weights = [snapshot.load(folder, 45).agent for folder in folders]
+        assert all(torch.allclose(weight, weights[1][name], atol=1e-5) for name, weight in weights[0].items())
 
 
 def steps_of(place):
@@ -101,11 +121,11 @@ def ended(together, tmp_path):
 
 def test_each_seed_is_the_run_it_would_be_alone(together, alone):
     runs = together
-    same_end(runs, alone)
+    near_end(runs, alone)
     assert len({run.digest() for run in runs}) == len(SEEDS)
     assert {each.name for each in runs[0].path.parent.iterdir()} == {".lock", "seed-0", "seed-1", "seed-2"}
     for run, calm in zip(runs, alone, strict=True):
-        assert told(run.evaluations()) == told(calm.evaluations())
+        assert run.evaluations()["eval/return_mean"] == pytest.approx(calm.evaluations()["eval/return_mean"])
         assert run.evaluations()["step"] == [60, STEPS]
         assert {each.name for each in run.path.iterdir()} == {each.name for each in calm.path.iterdir()}
         origins = [json.loads((each.path / "provenance.json").read_text()) for each in (run, calm)]
@@ -113,12 +133,12 @@ def test_each_seed_is_the_run_it_would_be_alone(together, alone):
         assert set(origins[0]) == set(origins[1])
 
 
-def test_kills_lose_nothing(tmp_path, alone):
-    """Commands are killed -9 at random moments; every seed is whole every time, and ends where it ends alone."""
+def test_kills_lose_nothing(tmp_path, together):
+    """Commands are killed -9 at random moments; every seed is whole every time, and all end where the calm ones do."""
     rng = random.Random(0)
     config = tmp_path / "config.json"
     config.write_text(json.dumps(shrunk().to_json()))
-    out, kills = tmp_path / "all", 0
+    out, kills, parted = tmp_path / "all", 0, False
     while kills < KILLS and not all((out / f"seed-{seed}" / "DONE").exists() for seed in SEEDS):
         begin = ["train", "--config", str(config), "--seeds", "0:3", "--out", str(out), "--quiet"]
         process = forked(["resume", str(out), "--quiet"] if out.exists() else begin)
@@ -128,10 +148,11 @@ def test_kills_lose_nothing(tmp_path, alone):
         assert process.exitcode in (0, -signal.SIGKILL)
         kills += process.exitcode != 0
         if out.exists():
-            assert None not in steps_of(out), "all seeds appear together, each with a checkpoint"
+            parted |= len(set(steps_of(out))) > 1  # killed between two saves
             assert all(checkpoint.verify(out / f"seed-{seed}" / "checkpoints").ok for seed in SEEDS)
     assert kills > 1
-    same_end(resume_seeds(out, quiet=True) if out.exists() else start_seeds(plans(), out=out, quiet=True), alone)
+    runs = resume_seeds(out, quiet=True) if out.exists() else start_seeds(plans(), out=out, quiet=True)
+    (near_end if parted else same_end)(runs, together)
 
 
 @pytest.mark.parametrize(("call", "born"), [(3, 0), (6, 1), (9, 2), (10, 3)])
@@ -152,7 +173,7 @@ def test_a_folder_of_seeds_appears_whole_or_not_at_all(tmp_path, monkeypatch, ca
     assert {each.name for each in tmp_path.iterdir()} == {"config.json", "next"}, "the next birth removes what is left"
 
 
-def test_a_crash_between_two_saves_leaves_seeds_apart_that_meet_again(tmp_path, alone, monkeypatch):
+def test_a_crash_between_two_saves_leaves_seeds_apart_that_meet_again(tmp_path, together, monkeypatch):
     """Killed before the second seed's checkpoint of step 30 gets its name: three were made at step 0, one at 30."""
     config, out = tmp_path / "config.json", tmp_path / "all"
     config.write_text(json.dumps(shrunk().to_json()))
@@ -162,7 +183,7 @@ def test_a_crash_between_two_saves_leaves_seeds_apart_that_meet_again(tmp_path, 
         process.join()
     assert process.exitcode == -signal.SIGKILL
     assert steps_of(out) == [30, 0, 0]
-    same_end(resume_seeds(out, quiet=True), alone)
+    near_end(resume_seeds(out, quiet=True), together)
 
 
 def damage(place, seed):
@@ -171,7 +192,7 @@ def damage(place, seed):
     newest.write_bytes(newest.read_bytes()[:-1])
 
 
-def test_seeds_that_are_behind_catch_up_first(tmp_path, alone, capsys):
+def test_seeds_that_are_behind_catch_up_first(tmp_path, together, capsys):
     place = tmp_path / "all"
     start_seeds(plans(steps=90, **{"run.keep": 3, "run.eval_every": 0}), out=place, quiet=True)
     damage(place, 1)  # back to 60
@@ -184,26 +205,22 @@ def test_seeds_that_are_behind_catch_up_first(tmp_path, alone, capsys):
     assert "checkpoint" in said and "is damaged and was passed over" in said
     first = said.index("seeds behind the others, at step 30: 2; they go on to step 60 first")
     assert first < said.index("seeds behind the others, at step 60: 1, 2; they go on to step 90 first")
-    for run, calm in zip(runs, alone, strict=True):
-        assert run.digest() == calm.digest()
-        assert kept(run.path) == kept(calm.path)
-        assert told(run.metrics()) == told(calm.metrics())
-        assert run.episodes() == calm.episodes()
-        assert run.step == STEPS
+    near_end(runs, together)
+    assert [run.step for run in runs] == [STEPS] * 3
 
 
-def test_a_finished_seed_is_left_alone(ended, alone):
+def test_a_finished_seed_is_left_alone(ended, together):
     place = ended
     (place / "seed-0" / "DONE").unlink()
     for folder in checkpoint.published(place / "seed-0" / "checkpoints")[1:]:
         shutil.rmtree(folder)  # of 90 and 120, the newer
     written = {seed: (place / f"seed-{seed}" / "metrics.csv").stat().st_mtime_ns for seed in SEEDS}
-    same_end(resume_seeds(place, quiet=True), alone)
+    near_end(resume_seeds(place, quiet=True), together)
     now = {seed: (place / f"seed-{seed}" / "metrics.csv").stat().st_mtime_ns for seed in SEEDS}
     assert [seed for seed in SEEDS if now[seed] != written[seed]] == [0]
 
 
-def test_a_signal_saves_all_seeds_at_one_step(tmp_path, alone):
+def test_a_signal_saves_all_seeds_at_one_step(tmp_path, together):
     place = tmp_path / "all"
 
     def interrupt():
@@ -220,7 +237,7 @@ def test_a_signal_saves_all_seeds_at_one_step(tmp_path, alone):
     assert f"saved at step {steps[0]}" in str(stopped.value)
     if steps[0] < STEPS:  # a machine that stood still for long may be beyond it
         runs = resume_seeds(place, steps=STEPS, quiet=True)
-        assert [run.digest() for run in runs] == [calm.digest() for calm in alone]
+        assert [run.digest() for run in runs] == [calm.digest() for calm in together]
 
 
 def test_a_new_last_step_behind_one_seed_changes_none(ended):
@@ -240,11 +257,13 @@ def test_a_new_last_step_behind_one_seed_changes_none(ended):
 def test_a_fault_in_one_seed_stops_all_and_names_it(tmp_path):
     plugin, log = tmp_path / "faulty.py", tmp_path / "said"
     plugin.write_text(FAULTY)
-    options = {"agent": "dqn", "agent.capacity": 200, "agent.batch": 4, "agent.hidden": 4, "agent.learning_starts": 5,
-               "agent.rollout_steps": 5, "reward": "none", "pool.num_envs": 1, "pool.workers": 0, "steps": 100,
-               "checkpoint_every": 20, "threads": 1, "device": "cpu"}  # fmt: skip
-    arguments = ["train", "faulty", "--plugin", str(plugin), "--seeds", "4,5,9", "--out", str(tmp_path / "all")]
-    arguments += [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
+    config = tmp_path / "config.json"
+    layer = {"checkpoint_every": 20, "run.snapshots": (), "run.eval_every": 0, "pool.num_envs": 1, "pool.workers": 0}
+    tree = shrunk(**layer).to_json()
+    tree["env"] = {"id": "faulty"}
+    config.write_text(json.dumps(tree))
+    arguments = ["train", "--config", str(config), "--plugin", str(plugin), "--seeds", "4,5,9"]
+    arguments += ["--out", str(tmp_path / "all")]
     process = forked([*arguments, "--quiet"], log)
     process.join()
     said = log.read_text()
@@ -266,7 +285,7 @@ class Faulty(Env):
     def __init__(self, cfg, name):
         Faulty.made += 1
         self.index, self.steps = Faulty.made, 0
-        self.info = EnvInfo(gym.spaces.Box(-1, 1, (2,), np.float32), gym.spaces.Discrete(2))
+        self.info = EnvInfo(gym.spaces.Box(-1, 1, (2,), np.float32), gym.spaces.Box(-1, 1, (1,), np.float32))
     def reset(self, seed):
         return np.zeros(2, np.float32)
     def step(self, action):
