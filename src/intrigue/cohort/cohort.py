@@ -39,12 +39,13 @@ class Cohort:
         self.num_envs = parts[0].collector.pool.num_envs
         self.log_every = agent.rollout_steps * self.num_envs
         device = agent.middle.device
-        captured = device.type == "cuda" and agent.critic_step.mode == "graph"
+        mode = agent.critic_step.mode
+        captured = device.type == "cuda" and mode != "plain"
         self._agents = stack_modules([each.agent for each in parts])
         tensors = self._agents.tensors()
         self._behind = [each for name, each in tensors.items() if name.startswith("behaviour.")]
         self._ahead = [each for name, each in tensors.items() if name.startswith("actor.")]
-        self._update = Update(parts, self._agents, captured=captured)
+        self._update = Update(parts, self._agents, captured=captured, compiled=mode == "compile")
         self._explorers = Explorers(parts, self._agents, device, captured=captured)
         self._ready = torch.cuda.Event() if device.type == "cuda" else None
         self._stages = [Stage(each.collector.replay) for each in parts]

@@ -17,7 +17,10 @@ from intrigue.precision import fast_float32
 
 @final
 class Descent:
-    """The optimiser of one loss of every seed; `solos` are the seeds' own, which see its moments."""
+    """The optimiser of one loss of every seed; `solos` are the seeds' own, which see its moments.
+
+    `compiled`: what is no matrix product is fused by torch.compile, forward and backward.
+    """
 
     def __init__(
         self,
@@ -25,9 +28,12 @@ class Descent:
         loss_of: Callable[..., tuple[Tensor, Tensor]],
         solos: Sequence[torch.optim.Optimizer],
         refusal: str,
+        *,
+        compiled: bool,
     ) -> None:
         device = solos[0].param_groups[0]["params"][0].device
         self._stacked, self._loss_of, self._refusal = stacked, loss_of, refusal
+        self._losses = torch.compile(self._plain_losses) if compiled else self._plain_losses
         self._adam = StackedAdam(stacked, solos, capturable=device.type == "cuda")
         self._guard = Guard(self._adam.optimizer, device)
 
@@ -36,11 +42,14 @@ class Descent:
         optimizer = self._adam.optimizer
         with fast_float32():
             optimizer.zero_grad(set_to_none=True)
-            losses, noted = self._stacked.call(self._loss_of, *inputs)
+            losses, noted = self._losses(*inputs)
             losses.sum().backward()
             self._guard.step(losses)
-        found: Tensor = noted.detach()
-        return found
+        return noted.detach()
+
+    def _plain_losses(self, *inputs: Any) -> tuple[Tensor, Tensor]:
+        losses, noted = self._stacked.call(self._loss_of, *inputs)
+        return losses, noted
 
     def changes(self) -> Iterator[Tensor]:
         """All that a step writes to."""

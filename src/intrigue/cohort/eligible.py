@@ -12,8 +12,6 @@ def refusal(parts: ReplayParts, warmup_steps: int) -> str | None:
     agent, curiosity, collector = parts.agent, parts.curiosity, parts.collector
     if not isinstance(agent, DDPG):
         return f"the agent is no DDPG but a {type(agent).__name__}"
-    if agent.critic_step.mode == "compile":
-        return "execution 'compile' is for one run at a time"
     replay = collector.replay
     if replay.keep.ring.device != replay.device:
         return "the replay is not where the networks are"

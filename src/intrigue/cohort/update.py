@@ -45,7 +45,7 @@ PART = "intrinsic/part/"
 class Update:
     """Updates of all seeds at once."""
 
-    def __init__(self, parts: Sequence[ReplayParts], agents: Stacked, *, captured: bool) -> None:
+    def __init__(self, parts: Sequence[ReplayParts], agents: Stacked, *, captured: bool, compiled: bool) -> None:
         first = parts[0]
         agent, curiosity = first.agent, first.curiosity
         assert isinstance(agent, DDPG)
@@ -62,13 +62,16 @@ class Update:
         self._bonus_draws = Lanes([each.curiosity.streams["reward"] for each in parts])
         self._slow, self._fast = ([*_named(agents, name)] for name in ("target.", "critic."))
         solos = [each.agent for each in parts if isinstance(each.agent, DDPG)]
-        self._critic = Descent(agents, DDPG.critic_loss, [each.critic_step.optimizer for each in solos], ddpg.REFUSAL)
-        self._actor = Descent(agents, DDPG.actor_loss, [each.actor_step.optimizer for each in solos], ddpg.REFUSAL)
+        criticism, action = (
+            [getattr(each, name).optimizer for each in solos] for name in ("critic_step", "actor_step")
+        )
+        self._critic = Descent(agents, DDPG.critic_loss, criticism, ddpg.REFUSAL, compiled=compiled)
+        self._actor = Descent(agents, DDPG.actor_loss, action, ddpg.REFUSAL, compiled=compiled)
         learners = [each.curiosity.learner.step for each in parts]
         self._bonus = None
         if not self._idle and learners[0] is not None:
             optimizers = [each.optimizer for each in learners if each is not None]
-            self._bonus = Descent(self._curiosities, _bonus_loss, optimizers, REFUSAL)
+            self._bonus = Descent(self._curiosities, _bonus_loss, optimizers, REFUSAL, compiled=compiled)
         names = (*NOTED, *(f"{PART}{name}" for name in self._part_names()), *ddpg.NOTED)
         self._names = names
         self._sums = torch.zeros(len(parts), len(names), device=self._fast[0].device)

@@ -36,9 +36,8 @@ def uniform(count: int, rng: Generator, device: torch.device) -> Tensor:
 
 def below(limit: Tensor | int, chance: Tensor) -> Tensor:
     """Whole numbers below `limit`, from numbers in [0, 1)."""
-    scaled = (chance * limit).long()
-    top = torch.as_tensor(limit, device=chance.device) - 1
-    return torch.minimum(scaled, top)  # the product may round up to the limit itself
+    # No float64 below 1 is above 1 - 2^-53, with which the product never rounds up to the limit itself.
+    return (chance * limit).long()
 
 
 def draw_transitions(keep: Keep, count: int, high: int, rng: Generator) -> Drawn:

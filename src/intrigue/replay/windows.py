@@ -24,8 +24,8 @@ def as_steps(ring: Rows, start: Tensor, steps: int, stack: int) -> Transitions:
     rows, found = _windows(ring, start, steps)
     fields = {name: torch.stack([each[name] for each in found]) for name in FIELDS}
     return Transitions(
-        obs=ring.observations(rows, stack) if stack else torch.stack([each["frame"] for each in found]),
-        next_obs=ring.observations(rows + torch.stack([each["ahead"] for each in found]), stack),
+        obs=ring.observations(torch.stack(rows), stack) if stack else torch.stack([each["frame"] for each in found]),
+        next_obs=ring.observations(torch.stack(rows) + torch.stack([each["ahead"] for each in found]), stack),
         **fields,
     )
 
@@ -52,8 +52,8 @@ def as_tuples(ring: Rows, start: Tensor, steps: int, stack: int, discount: float
     return Transitions(**lifted), {"discount": factor.unsqueeze(0)}
 
 
-def _windows(ring: Rows, start: Tensor, steps: int) -> tuple[Tensor, list[dict[str, Tensor]]]:
-    """Rows (n, B) of the windows that begin in rows (B,), and their fields, `valid` where they count.
+def _windows(ring: Rows, start: Tensor, steps: int) -> tuple[list[Tensor], list[dict[str, Tensor]]]:
+    """The n rows (B,) of the windows that begin in rows (B,), and their fields, `valid` where they count.
 
     Those that do not count repeat the one before.
     """
@@ -67,7 +67,7 @@ def _windows(ring: Rows, start: Tensor, steps: int) -> tuple[Tensor, list[dict[s
         rows.append(torch.where(counts, there, rows[-1]))
         kept = {name: torch.where(_like(counts, field), field, here[name]) for name, field in seen.items()}
         found.append({**kept, "valid": counts})
-    return torch.stack(rows), found
+    return rows, found
 
 
 def _like(flags: Tensor, field: Tensor) -> Tensor:

@@ -95,19 +95,19 @@ def command_line() -> str:
     return " ".join(sys.argv)
 
 
-def bear(cfg: RunConfig, staging: Staging, prepare: Prepare | None) -> AnyParts:
+def bear(cfg: RunConfig, staging: Staging, prepare: Prepare | None, *, beside: int = 1) -> AnyParts:
     """The parts of a run at its first step, which is saved: its folder can be published."""
     with contextlib.ExitStack() as failed:
-        parts = failed.enter_context(contextlib.closing(fresh(cfg, prepare, staging.folder)))
+        parts = failed.enter_context(contextlib.closing(fresh(cfg, prepare, staging.folder, beside=beside)))
         save_state(staging.folder, parts, cfg, wall_seconds=0.0)
         failed.pop_all()
     return parts
 
 
-def fresh(cfg: RunConfig, prepare: Prepare | None, folder: RunFolder | None = None) -> AnyParts:
+def fresh(cfg: RunConfig, prepare: Prepare | None, folder: RunFolder | None = None, *, beside: int = 1) -> AnyParts:
     """New parts at the first step; what `prepare` gives is added to the folder's provenance."""
     with contextlib.ExitStack() as failed:
-        parts = failed.enter_context(contextlib.closing(build(cfg, plugin_files())))
+        parts = failed.enter_context(contextlib.closing(build(cfg, plugin_files(), beside=beside)))
         told = {} if prepare is None else prepare(parts)
         if told and folder is not None:
             write_provenance(folder, {**read_provenance(folder), **told})
@@ -116,7 +116,7 @@ def fresh(cfg: RunConfig, prepare: Prepare | None, folder: RunFolder | None = No
     return parts
 
 
-def take_up(folder: RunFolder, steps: int | None = None) -> LiveRun | Run:
+def take_up(folder: RunFolder, steps: int | None = None, *, beside: int = 1) -> LiveRun | Run:
     """The run as its newest whole checkpoint left it, or, where that is its last step, the finished run.
 
     The caller holds its lock.
@@ -140,7 +140,7 @@ def take_up(folder: RunFolder, steps: int | None = None) -> LiveRun | Run:
     clear_done(folder)
     use_threads(cfg.run.threads)
     with contextlib.ExitStack() as failed:
-        parts = failed.enter_context(contextlib.closing(build(cfg, plugin_files())))
+        parts = failed.enter_context(contextlib.closing(build(cfg, plugin_files(), beside=beside)))
         parts.load_state_dict(saved.state)
         _note_differences(folder, cfg, saved.step, parts.collector.pool.restarted)
         failed.pop_all()

@@ -70,7 +70,9 @@ def start_seeds(plans: Sequence[Plan], *, out: Path | None = None, quiet: bool =
             stop.raise_if_set("stopped before the runs began; nothing was written")
             staging = nest.create(plan.cfg.run.seed, plan.cfg.to_json(), origin_of(plan.cfg))
             with contextlib.ExitStack() as closed:
-                parts = closed.enter_context(contextlib.closing(bear(plan.cfg, staging, plan.prepare)))
+                parts = closed.enter_context(
+                    contextlib.closing(bear(plan.cfg, staging, plan.prepare, beside=len(plans)))
+                )
                 if plan is plans[0]:
                     reason = apart_because(cfg, parts, len(plans))
                 if reason is None:
@@ -101,7 +103,9 @@ def resume_seeds(path: Path, *, steps: int | None = None, quiet: bool = False) -
         def apart(run: LiveRun) -> str | None:
             return apart_because(run.cfg, run.parts, waiting) if alike else "their settings differ in more than seeds"
 
-        return _conduct([functools.partial(take_up, folder) for folder in folders], apart, stop, path, quiet)
+        return _conduct(
+            [functools.partial(take_up, folder, beside=waiting) for folder in folders], apart, stop, path, quiet
+        )
 
 
 def _extend(folders: Sequence[RunFolder], configs: Sequence[RunConfig], steps: int) -> list[RunConfig]:

@@ -13,6 +13,7 @@ from intrigue.agents.registry import AGENTS
 from intrigue.collect import Collector
 from intrigue.config import RunConfig
 from intrigue.curiosity import Curiosity
+from intrigue.envs.config import worker_count
 from intrigue.envs.pool import Pool, make_pool
 from intrigue.envs.registry import ENVS
 from intrigue.errors import ConfigError, Problem
@@ -40,13 +41,17 @@ def pick_device(name: str) -> torch.device:
     return torch.device(name)
 
 
-def build(cfg: RunConfig, plugins: Sequence[Path] = ()) -> Parts | ReplayParts:
-    """All parts of a run, not yet started."""
+def build(cfg: RunConfig, plugins: Sequence[Path] = (), *, beside: int = 1) -> Parts | ReplayParts:
+    """All parts of a run, not yet started; one of `beside` runs that step at the same time in this process."""
     device = pick_device(cfg.run.device)
     for path in plugins:
         ENVS.add_file(path)
     refuse_ahead(cfg, device)
-    pool = make_pool(cfg.env_id, cfg.env_options, cfg.pool, cfg.run.seed, plugins)
+    crew = cfg.pool
+    if beside > 1 and worker_count(crew) == 0 and not cfg.env_options.get("native_vector"):
+        # What a pool gives does not hang on its workers; in this process one seed's step would wait for another's.
+        crew = dataclasses.replace(crew, workers=1)
+    pool = make_pool(cfg.env_id, cfg.env_options, crew, cfg.run.seed, plugins)
     try:
         return assemble(cfg, pool, device)
     except BaseException:
