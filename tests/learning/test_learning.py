@@ -43,32 +43,35 @@ def test_ppo_learns_a_task_from_its_reward():
 
 
 def test_ppo_learns_continuous_actions():
-    """A one-step world in a plug-in would do; Pendulum's return rises clearly above a random policy's -1200."""
+    """Pendulum in 32,000 steps: the return rises from a random policy's -1200 by far more than its spread."""
     _, episodes, _ = train(
         env="gym/Pendulum-v1",
         reward="none",
         seed=0,
-        steps=60_000,
+        steps=32_000,
         **{
             "curiosity.ext_coef": 0.1,
             "pool.num_envs": 8,
-            "agent.hidden": 64,
-            "agent.learning_rate": 1e-3,
+            "agent.rollout_steps": 100,
+            "agent.hidden": 32,
+            "agent.learning_rate": 3e-3,
             "agent.discount": 0.9,
-            "agent.epochs": 10,
+            "agent.epochs": 6,
+            "agent.minibatches": 2,
             "agent.entropy_coef": 0.0,
         },
     )
     returns = [each.episodic_return for each in episodes]
-    assert np.mean(returns[-20:]) > np.mean(returns[:20]) + 200
+    assert np.mean(returns[-20:]) > np.mean(returns[:20]) + 300
 
 
 @pytest.mark.parametrize(
-    "layer", [{"reward": "nnmc", "reward.source": "knn", "reward.memory": 4096}, {"reward": "rnd"}]
+    ("steps", "layer"),
+    [(12_000, {"reward": "nnmc", "reward.source": "knn", "reward.memory": 4096}), (18_000, {"reward": "rnd"})],
 )
-def test_curiosity_alone_walks_the_chain(layer):
+def test_curiosity_alone_walks_the_chain(steps, layer):
     """60 states, start at one end; a random policy sees half of them, curiosity nearly all, over three seeds."""
-    common = {"env": "chain", "env.length": 60, "steps": 30_000, "pool.num_envs": 8, "curiosity.obs_norm": "none"}
+    common = {"env": "chain", "env.length": 60, "steps": steps, "pool.num_envs": 8, "curiosity.obs_norm": "none"}
     small = {"agent.hidden": 32, "agent.learning_rate": 1e-3, "reward.feature_dim": 16, "reward.hidden": 32}
     small["curiosity.learning_rate"] = 1e-3
     curious, aimless = [], []
