@@ -181,12 +181,12 @@ class Keep:
 
     def _place(self, rows: Array) -> None:
         """These rows (T, N) are of the steps from `self.steps` on, the last of which is under way."""
+        self.first = self.first_at(self.ring.head)  # before their places are taken
         self._open = rows[-1]
         steps = np.arange(self.steps, self.steps + len(rows)) % self.span
         self.grid[torch.from_numpy(steps).to(self.ring.device)] = torch.from_numpy(rows).to(self.ring.device)
         self._begins[steps] = rows[:, 0]
         self.steps += len(rows) - 1
-        self.first = self.first_at(self.ring.head)
 
     def adopt(self, head: int, steps: int) -> None:
         """Rows 0 to `head` were written from outside: those of `steps` steps, and the open ones."""
