@@ -22,6 +22,7 @@ import os
 import pkgutil
 import re
 import runpy
+import select
 import signal
 import socket
 import subprocess
@@ -46,7 +47,8 @@ asked = {{{{"program": "intrigue", "arguments": sys.argv[1:], "folder": os.getcw
 ready.sendmsg([b"."], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [0, 1, 2]))])
 ready.sendall(json.dumps(asked).encode())
 ready.shutdown(socket.SHUT_WR)
-sys.exit(int(ready.makefile().read() or 70))
+code = int(ready.makefile().read() or 70)
+sys.exit(code if code >= 0 else 128 - code)
 """
 
 
@@ -165,7 +167,14 @@ def _answer(connection: socket.socket) -> None:
             os.dup2(stream, number)
             os.close(stream)
         _become(asked)
-    connection.sendall(str(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])).encode())
+    watched = select.poll()
+    watched.register(connection, 0)  # says only that whoever asked is gone: a killed command is a killed program
+    watched.register(os.pidfd_open(child), select.POLLIN)
+    if any(happened & select.POLLHUP for _, happened in watched.poll()):
+        os.kill(child, signal.SIGKILL)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    with contextlib.suppress(OSError):
+        connection.sendall(str(code).encode())
     os._exit(0)
 
 
