@@ -8,8 +8,9 @@ round the presets, with a product of two 1024 x 1024 matrices after each, so tha
 all alike; the first turns are not counted. Figures are medians over turns.
 
     floor     the update's floating-point operations in matrix products (torch counts them) at the rate of that product
-    URLB      its own code's update, measured by us on two cores of such a machine on another day (torch 2.13, median of
-              3): its DDPG, its Disagreement, its ICM-APT (744 of 1,030 ms the search of neighbours)
+    URLB      its update with the arithmetic of its code (`urlb_peer`), in the same turns, without its loading of data
+    noted     its own code's, loading included, measured by us on two cores of such a machine on another day (torch
+              2.13, median of 3): 744 of APT's 1,030 ms were the search of neighbours
 
 The load of the machine before and after is in the file: above the number of threads, others were at work as well, and
 the times are theirs too. Processor time (`cpu`), with `--threads 1`, then still tells an update from its floor.
@@ -28,6 +29,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+import urlb_peer
 from torch.utils.flop_counter import FlopCounterMode
 
 from intrigue.bench.machine import machine
@@ -39,8 +41,9 @@ from intrigue.training.build import build
 from intrigue.training.replay import ReplayParts
 
 PRESETS = ("scratch-urlb", "disagreement-urlb", "apt-urlb", "nnm-urlb", "nnmc-urlb", "nnm-ensemble-urlb")
-URLB = {"scratch-urlb": 256.0, "disagreement-urlb": 289.0, "apt-urlb": 1030.0}  # ms, as above
-WANTED, BESIDE_APT = 0.7, 1.1  # of URLB's time, and of NNM's to APT's
+NOTED = {"scratch-urlb": 256.0, "disagreement-urlb": 289.0, "apt-urlb": 1030.0}  # ms, as above
+WANTED, BESIDE_APT = 0.7, 1.1  # of URLB's time as noted, and of NNM's to APT's
+THEIRS = "URLB's "
 THREADS, SIZE, SETTLING = 2, 1024, 2
 PRODUCT_GFLOP = 2 * SIZE**3 / 1e9
 CAPACITY = 10_000  # a replay that holds more is not slower to draw from
@@ -99,9 +102,10 @@ def gflop(work: Work) -> float:
     return float(counter.get_total_flops()) / 1e9
 
 
-def row(name: str, taken: list[Times], operations: float, product: Times) -> dict[str, Any]:
+def row(name: str, taken: list[Times], operations: float, product: Times, theirs: list[Times] | None) -> dict[str, Any]:
     """One preset's figures."""
     median, products = medians(taken), operations / PRODUCT_GFLOP
+    peer = medians(theirs) if theirs is not None else None
     return {
         "preset": name,
         "milliseconds": median.wall,
@@ -111,18 +115,24 @@ def row(name: str, taken: list[Times], operations: float, product: Times) -> dic
         "floor_milliseconds": products * product.wall,
         "ratio_to_floor": median.wall / (products * product.wall),
         "cpu_ratio_to_floor": median.cpu / (products * product.cpu),
-        "urlb_milliseconds": URLB.get(name),
-        "ratio_to_urlb": median.wall / URLB[name] if name in URLB else None,
+        "urlb_milliseconds": peer.wall if peer else None,
+        "urlb_cpu_milliseconds": peer.cpu if peer else None,
+        "ratio_to_urlb": median.wall / peer.wall if peer else None,
+        "cpu_ratio_to_urlb": median.cpu / peer.cpu if peer else None,
+        "urlb_noted_milliseconds": NOTED.get(name),
         "turns": [each.wall for each in taken],
     }
 
 
-HEADER = ("ms", "best", "cpu", "GFLOP", "floor", "x floor", "by cpu", "URLB ms", "ratio")
+HEADER = ("ms", "best", "cpu", "GFLOP", "floor", "x floor", "by cpu", "URLB", "x URLB", "by cpu", "noted")
 
 
 def line(found: dict[str, Any]) -> str:
     """A row of the table."""
-    theirs = f"{found['urlb_milliseconds']:>9,.0f}{found['ratio_to_urlb']:>9.2f}" if found["ratio_to_urlb"] else ""
+    theirs = ""
+    if found["ratio_to_urlb"] is not None:
+        theirs = f"{found['urlb_milliseconds']:>9,.0f}{found['ratio_to_urlb']:>9.2f}{found['cpu_ratio_to_urlb']:>9.2f}"
+        theirs += f"{found['urlb_noted_milliseconds']:>9,.0f}"
     return (
         f"{found['preset']:<20}{found['milliseconds']:>9,.0f}{found['best_milliseconds']:>9,.0f}"
         f"{found['cpu_milliseconds']:>9,.0f}{found['gflop']:>9.1f}{found['floor_milliseconds']:>9,.0f}"
@@ -134,7 +144,7 @@ def verdicts(rows: list[dict[str, Any]]) -> str:
     """What was wanted, and whether it holds."""
     mine = {each["preset"]: each["milliseconds"] for each in rows}
     beside = mine["nnm-urlb"] / mine["apt-urlb"]
-    told = [(f"{name} / URLB", mine[name] / theirs, WANTED) for name, theirs in URLB.items()]
+    told = [(f"{name} / URLB as noted", mine[name] / theirs, WANTED) for name, theirs in NOTED.items()]
     return "".join(
         f"{what}: {ratio:.2f} (wanted at most {most}: {'holds' if ratio <= most else 'SHORT'})\n"
         for what, ratio, most in [*told, ("nnm-urlb / apt-urlb", beside, BESIDE_APT)]
@@ -153,15 +163,16 @@ def main() -> None:
     try:
         updates = {name: engine_of([each]).update for name, each in parts.items()}
         operations = {name: gflop(update) for name, update in updates.items()}
+        theirs = {THEIRS + name: update for name, update in urlb_peer.updates().items()}
         before = os.getloadavg()[0]
-        taken, products = measure(updates, args.turns)
+        taken, products = measure({**updates, **theirs}, args.turns)
         after = os.getloadavg()[0]
     finally:
         for each in parts.values():
             each.close()
     product = medians(products)
     rate = 1e3 * PRODUCT_GFLOP / product.wall
-    rows = [row(name, taken[name], operations[name], product) for name in PRESETS]
+    rows = [row(name, taken[name], operations[name], product, taken.get(THEIRS + name)) for name in PRESETS]
     sys.stdout.write(" " * 20 + "".join(f"{each:>9}" for each in HEADER) + "\n" + "".join(map(line, rows)))
     sys.stdout.write(
         f"{SIZE} x {SIZE} x {SIZE}: {rate:.0f} GFLOP/s, {args.threads} threads; "
