@@ -26,6 +26,7 @@ from intrigue.run.driver import start
 from intrigue.run.folder import RunFolder
 from intrigue.run.lock import RunLock
 from intrigue.run.several import Plan, resume_seeds, start_seeds
+from intrigue.seeds import derive_seed
 
 SEEDS = (0, 1, 2)
 STEPS = 120
@@ -155,7 +156,10 @@ def test_kills_lose_nothing(tmp_path, together):
     (near_end if parted else same_end)(runs, together)
 
 
-@pytest.mark.parametrize(("call", "born"), [(3, 0), (6, 1), (9, 2), (10, 3)])
+@pytest.mark.parametrize(
+    ("call", "born"),
+    [pytest.param(3, 0, marks=pytest.mark.slow), (6, 1), pytest.param(9, 2, marks=pytest.mark.slow), (10, 3)],
+)
 def test_a_folder_of_seeds_appears_whole_or_not_at_all(tmp_path, monkeypatch, call, born):
     """Killed before a rename of its birth: of a run inside it (config and provenance have theirs), of the whole."""
     config = tmp_path / "config.json"
@@ -256,7 +260,7 @@ def test_a_new_last_step_behind_one_seed_changes_none(ended):
 
 def test_a_fault_in_one_seed_stops_all_and_names_it(tmp_path):
     plugin, log = tmp_path / "faulty.py", tmp_path / "said"
-    plugin.write_text(FAULTY)
+    plugin.write_text(FAULTY.replace("FIRST", str(derive_seed(5, "env", 0))))  # as the pool seeds its first episodes
     config = tmp_path / "config.json"
     layer = {"checkpoint_every": 20, "run.snapshots": (), "run.eval_every": 0, "pool.num_envs": 1, "pool.workers": 0}
     tree = shrunk(**layer).to_json()
@@ -274,26 +278,25 @@ def test_a_fault_in_one_seed_stops_all_and_names_it(tmp_path):
         assert checkpoint.verify(tmp_path / "all" / f"seed-{seed}" / "checkpoints").step == 20
 
 
-FAULTY = '''"""An environment of which the second that is made breaks at its 31st step."""
+FAULTY = '''"""An environment that breaks at its 31st step where its first episode had the seed FIRST."""
 import gymnasium as gym
 import numpy as np
 from intrigue.envs import Env, EnvInfo, Step, register_env
 
 @register_env("faulty")
 class Faulty(Env):
-    made = 0
     def __init__(self, cfg, name):
-        Faulty.made += 1
-        self.index, self.steps = Faulty.made, 0
+        self.first, self.steps = None, 0
         self.info = EnvInfo(gym.spaces.Box(-1, 1, (2,), np.float32), gym.spaces.Box(-1, 1, (1,), np.float32))
     def reset(self, seed):
+        self.first = seed if self.first is None else self.first
         return np.zeros(2, np.float32)
     def step(self, action):
         self.steps += 1
-        broken = self.index == 2 and self.steps == 31
+        broken = self.first == FIRST and self.steps == 31
         return Step(np.full(2, np.nan if broken else 0.5, np.float32), 0.0, False, self.steps % 10 == 0)
     def snapshot(self):
-        return {"steps": self.steps}
+        return {"steps": self.steps, "first": self.first}
     def restore(self, state):
-        self.steps = state["steps"]
+        self.steps, self.first = state["steps"], state["first"]
 '''
