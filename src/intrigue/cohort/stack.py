@@ -128,6 +128,8 @@ class Stacked:
         return pytree.tree_unflatten([next(tensors) if each is _TENSOR else each for each in rest], shape)
 
     def _of_one(self, method: str | Callable[..., Any], state: dict[str, Tensor], args: tuple[Any, ...]) -> Any:
+        if self.size == 1 and not torch.is_grad_enabled():
+            return self._method(method, *args)  # its own tensors are the rows, and nobody asks for gradients
         held = {_Method.PREFIX + slot: state[name] for slot, name in self._names.items()}
         before = dict(held)
         # Slots are told apart above, so torch need not search for tied weights with every call.

@@ -88,6 +88,7 @@ def _ddpg() -> Layer:
         "agent.noise": 0.2,  # URLB stddev_schedule
         "agent.noise_clip": 0.3,  # URLB stddev_clip
         "agent.hidden": 1024,  # URLB hidden_dim
+        "agent.overlap": True,  # ours: acting is one update behind, so that a GPU learns while environments step
     }
 
 

@@ -1,0 +1,65 @@
+"""Seeds together on a GPU: captured and compiled updates are the plain ones, nothing waits, runs repeat to the bit."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from test_cohort import SEEDS, SHRUNK, made, numbers, trained  # noqa: F401  `made` is a fixture
+
+from conftest import same_state
+from intrigue.cohort.cohort import Cohort
+
+pytestmark = pytest.mark.gpu
+GPU = {"device": "cuda"}
+PRESETS = ["scratch-urlb", "disagreement-urlb", "apt-urlb", "nnm-urlb", "nnmc-urlb", "nnm-ensemble-urlb"]
+
+
+@pytest.mark.parametrize("seeds", [SEEDS, SEEDS[:1]])
+@pytest.mark.parametrize("preset", PRESETS)
+def test_captured_updates_are_the_plain_ones(made, preset, seeds):  # noqa: F811
+    plain, captured = (
+        [made(preset, seed, **GPU, **{"run.execution": mode}) for seed in seeds] for mode in ("plain", "graph")
+    )
+    # Actions are random up to step 20, so that both learn from the same: nine updates.
+    for parts in (plain, captured):
+        trained(parts, 40)
+    for one, other in zip(plain, captured, strict=True):
+        torch.testing.assert_close(numbers(other), numbers(one), rtol=2e-3, atol=2e-3)
+
+
+@pytest.mark.parametrize("seeds", [SEEDS, SEEDS[:1]])
+def test_compiled_updates_are_the_plain_ones(made, seeds):  # noqa: F811
+    plain, compiled = (
+        [made("nnm-urlb", seed, **GPU, **{"run.execution": mode}) for seed in seeds] for mode in ("plain", "compile")
+    )
+    for parts in (plain, compiled):
+        trained(parts, 40)
+    for one, other in zip(plain, compiled, strict=True):
+        torch.testing.assert_close(numbers(other), numbers(one), rtol=2e-3, atol=2e-3)
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+def test_a_captured_run_is_taken_up_to_the_same_bits(made, overlap):  # noqa: F811
+    changes = {**GPU, "run.execution": "graph", "agent.overlap": overlap}
+    calm, broken = ([made("nnm-urlb", seed, **changes) for seed in SEEDS] for _ in range(2))
+    trained(calm, 96)
+    trained(broken, 50)
+    states = [parts.state_dict() for parts in broken]
+    anew = [made("nnm-urlb", seed + 100, **changes) for seed in SEEDS]
+    for parts, state in zip(anew, states, strict=True):
+        parts.load_state_dict(state)
+    trained(anew, 96)
+    for one, other in zip(calm, anew, strict=True):
+        assert same_state(one.state_dict(), other.state_dict())
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_nothing_waits_while_an_update_is_launched(made, preset):  # noqa: F811
+    cohort = Cohort([made(preset, seed, **GPU, **{"run.execution": "plain"}) for seed in SEEDS])
+    while cohort.step_count < 40:
+        cohort.step()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        cohort._update._once()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
