@@ -140,11 +140,13 @@ def line(found: dict[str, Any]) -> str:
     )
 
 
-def verdicts(rows: list[dict[str, Any]]) -> str:
-    """What was wanted, and whether it holds."""
+def verdicts(rows: list[dict[str, Any]], threads: int) -> str:
+    """What was wanted, and whether it holds; what was noted is of two threads."""
     mine = {each["preset"]: each["milliseconds"] for each in rows}
     beside = mine["nnm-urlb"] / mine["apt-urlb"]
-    told = [(f"{name} / URLB as noted", mine[name] / theirs, WANTED) for name, theirs in NOTED.items()]
+    told = [
+        (f"{name} / URLB as noted", mine[name] / theirs, WANTED) for name, theirs in NOTED.items() if threads == THREADS
+    ]
     return "".join(
         f"{what}: {ratio:.2f} (wanted at most {most}: {'holds' if ratio <= most else 'SHORT'})\n"
         for what, ratio, most in [*told, ("nnm-urlb / apt-urlb", beside, BESIDE_APT)]
@@ -176,7 +178,7 @@ def main() -> None:
     sys.stdout.write(" " * 20 + "".join(f"{each:>9}" for each in HEADER) + "\n" + "".join(map(line, rows)))
     sys.stdout.write(
         f"{SIZE} x {SIZE} x {SIZE}: {rate:.0f} GFLOP/s, {args.threads} threads; "
-        f"load {before:.1f} before, {after:.1f} after\n{verdicts(rows)}"
+        f"load {before:.1f} before, {after:.1f} after\n{verdicts(rows, args.threads)}"
     )
     if args.json:
         about = {**machine(torch.device("cpu")), "load_before": before, "load_after": after}
