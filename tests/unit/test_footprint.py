@@ -147,6 +147,16 @@ def _stop() -> None:
     raise InterruptedError
 
 
+def test_an_environment_that_cannot_be_made_is_reported_by_the_pool(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ahead, "free_bytes", lambda device: 0)
+    monkeypatch.setattr(ahead, "make_env", lambda *_: 1 / 0)
+    layer = {key: value for key, value in TINY.items() if key not in ("agent.rollout_steps", "pool.workers")}
+    config = resolve({**layer, "agent": "dqn", "agent.capacity": 500, "pool.workers": 1})
+    monkeypatch.setattr(crew, "Remote", lambda *_: _stop())
+    with pytest.raises(InterruptedError):
+        build(config)
+
+
 @pytest.mark.parametrize("name", ["dqn", "ddpg"])
 def test_an_agents_plan_is_known_before_it_is_built(name: str) -> None:
     entry = AGENTS.get(name)

@@ -14,8 +14,9 @@ import torch
 from intrigue.agents.registry import AGENTS
 from intrigue.config import RunConfig
 from intrigue.envs.config import worker_count
-from intrigue.envs.facts import facts_of
+from intrigue.envs.facts import Facts, facts_of
 from intrigue.envs.make import make_env
+from intrigue.errors import ConfigError
 from intrigue.footprint import free_bytes, of_replay, refuse_too_large
 from intrigue.replay.agent import ReplayAgent
 from intrigue.replay.rows import ring_shape
@@ -31,12 +32,23 @@ def refuse_ahead(cfg: RunConfig, device: torch.device) -> None:
     plan = entry.cls.plan_of(entry.config(**{**entry.defaults, **cfg.agent_options}))
     if plan is None or _surely_fits(plan.capacity, device):
         return
-    env = make_env(cfg.env_id, cfg.env_options)
+    facts = _facts(cfg)
+    if facts is not None:
+        refuse_too_large([of_replay(plan, facts.spaces, cfg.pool.num_envs, facts.stack, device)])
+
+
+def _facts(cfg: RunConfig) -> Facts | None:
+    """What one environment shows; None if it cannot be made, which the pool will say, naming the environment."""
     try:
-        facts = facts_of(env.info)
+        env = make_env(cfg.env_id, cfg.env_options)
+    except ConfigError:
+        raise
+    except Exception:
+        return None
+    try:
+        return facts_of(env.info)
     finally:
         env.close()
-    refuse_too_large([of_replay(plan, facts.spaces, cfg.pool.num_envs, facts.stack, device)])
 
 
 def _surely_fits(capacity: int, device: torch.device) -> bool:
