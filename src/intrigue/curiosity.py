@@ -160,7 +160,8 @@ class Curiosity(nn.Module):
         check_shapes(batch, self.spaces, self.skills.width if self.skills else 0)
         if self.cfg.idle:
             return self._mix(batch, torch.zeros_like(batch.reward, dtype=torch.float32), 0.0)
-        prepared, raw, parts = self.scored(batch)
+        with exact_float32():
+            prepared, raw, parts = self.scored(batch)
         check_finite("the intrinsic reward", raw)
         loss = self.learner.fit(prepared)
         with torch.no_grad(), exact_float32():
@@ -217,11 +218,13 @@ class Curiosity(nn.Module):
 
     @torch.no_grad()
     def scored(self, batch: Transitions) -> tuple[Prepared, Tensor, Parts]:
-        """The first two of the five steps: the batch as rewards see it, the raw bonus (T, N), and its parts."""
-        with exact_float32():
-            prepared = self.reward.encoded(self.prepare(batch))
-            raw, parts = self.reward.score_parts(prepared)
-            return prepared, raw.to(torch.float32) * batch.valid, parts
+        """The first two of the five steps: the batch as rewards see it, the raw bonus (T, N), and its parts.
+
+        To be called where float32 is exact.
+        """
+        prepared = self.reward.encoded(self.prepare(batch))
+        raw, parts = self.reward.score_parts(prepared)
+        return prepared, raw.to(torch.float32) * batch.valid, parts
 
     @torch.no_grad()
     def mixed(self, batch: Transitions, raw: Tensor, coefficient: float) -> Mixed:

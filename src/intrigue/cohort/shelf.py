@@ -35,12 +35,15 @@ class Shelf(nn.Module):
         for name, tensor in {"packed": keep.ring.packed, "grid": keep.grid, **replay.episodes.table._asdict()}.items():
             self.register_buffer(name, tensor, persistent=False)
 
+    def chances(self, rng: Rng) -> Tensor:
+        """What decides one draw."""
+        return uniform((2, self._plan.batch), rng, torch.float64)
+
     @torch.no_grad()
-    def draw(self, rng: Rng) -> tuple[Transitions, Extras]:
+    def draw(self, chance: Tensor) -> tuple[Transitions, Extras]:
         """A batch (1, B, ...) for one update, and the discount of what follows each tuple."""
         plan = self._plan
         rows = Rows(self.packed, self._layout)
-        chance = uniform((2, plan.batch), rng, torch.float64)
         drawn = draw_windows(EpisodeTable(self.ends, self.bounds), chance, plan.steps)
         start = self.grid[drawn.step % self._span, drawn.env]
         return as_tuples(rows, start, plan.steps, 0, plan.discount)

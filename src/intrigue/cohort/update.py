@@ -28,7 +28,7 @@ from intrigue.learner import REFUSAL
 from intrigue.precision import exact_float32
 from intrigue.rng import Rng, normal
 from intrigue.training.replay import ReplayParts
-from intrigue.types import Parts, Prepared, Transitions
+from intrigue.types import Parts, Prepared
 
 NOTED = (
     "intrinsic/raw_mean",
@@ -72,9 +72,11 @@ class Update:
         if not self._idle and learners[0] is not None:
             optimizers = [each.optimizer for each in learners if each is not None]
             self._bonus = Descent(self._curiosities, _bonus_loss, optimizers, REFUSAL, compiled=compiled)
-        names = (*NOTED, *(f"{PART}{name}" for name in self._part_names()), *ddpg.NOTED)
-        self._names = names
-        self._sums = torch.zeros(len(parts), len(names), device=self._fast[0].device)
+        device = self._fast[0].device
+        some = torch.zeros(len(parts), 2, agent.plan.batch, dtype=torch.float64, device=device)
+        self._names = (*NOTED, *(f"{PART}{name}" for name in self._part_names(some)), *ddpg.NOTED)
+        self._sums = torch.zeros(len(parts), len(self._names), device=device)
+        self._look = torch.compile(self._plain_look) if compiled else self._plain_look
         lanes = (self._draws, self._noise, self._bonus_draws)
         generators = [each for lane in lanes for each in lane.generators]
         self._captured = Captured(self._once, generators, self._changes) if captured else None
@@ -100,30 +102,33 @@ class Update:
         return [{**dict(zip(self._names, row, strict=True)), **weight} for row in table]
 
     def _once(self) -> None:
-        batch, extras = self._shelves.call("draw", self._draws)
-        mixed, noted = self._rewarded(batch)
-        rows: Rows = self._agents.call("rows", batch, mixed.reward, extras)
+        with torch.no_grad(), exact_float32():
+            chance = self._shelves.call("chances", self._draws)
+            prepared, raw, parts, mixed, rows = self._look(chance)
+        loss = mixed.scale.new_zeros(mixed.scale.shape)
+        if self._bonus is not None:
+            loss = self._bonus(prepared, self._bonus_draws)
+        if not self._idle:
+            self._curiosities.call(_observe, prepared, parts)
         noise = self._agents.call(_noise_like, rows.action, self._noise)
         first = self._critic(*rows, noise[:, 0])
         second = self._actor(rows.obs, rows.skill, rows.counts, noise[:, 1])
         with torch.no_grad():
             torch._foreach_lerp_(self._slow, self._fast, self._rate)
-            self._sums.add_(torch.cat([*noted, first, second], -1))
+            self._sums.add_(torch.cat([*self._noted(raw, mixed, loss, parts), first, second], -1))
 
-    def _rewarded(self, batch: Transitions) -> tuple[Mixed, list[Tensor]]:
-        """The rewards of a batch, and what is noted of them."""
-        lead = batch.reward.shape[:1]
-        loss = batch.reward.new_zeros(lead)
-        parts: Parts = {}
-        if self._idle:
-            raw = torch.zeros_like(batch.reward)
-        else:
+    def _plain_look(self, chance: Tensor) -> tuple[Prepared | None, Tensor, Parts, Mixed, Rows]:
+        """What is drawn, what it is worth, and the rows that DDPG learns from: all that no gradient is asked of.
+
+        Rewards are mixed before the bonus learns: neither looks at the other.
+        """
+        batch, extras = self._shelves.call("draw", chance)
+        prepared, raw, parts = None, torch.zeros_like(batch.reward), {}
+        if not self._idle:
             prepared, raw, parts = self._curiosities.call("scored", batch)
-            if self._bonus is not None:
-                loss = self._bonus(prepared, self._bonus_draws)
-            self._curiosities.call(_observe, prepared, parts)
         mixed: Mixed = self._curiosities.call("mixed", batch, raw, self._coefficient)
-        return mixed, self._noted(raw, mixed, loss, parts)
+        rows: Rows = self._agents.call("rows", batch, mixed.reward, extras)
+        return prepared, raw, parts, mixed, rows
 
     @torch.no_grad()
     def _noted(self, raw: Tensor, mixed: Mixed, loss: Tensor, parts: Parts) -> list[Tensor]:
@@ -134,15 +139,13 @@ class Update:
         values = (mean, spread.sqrt(), flat.amax(-1), mean / mixed.scale, mixed.scale, loss, *made_of)
         return [value.unsqueeze(-1) for value in values]
 
-    def _part_names(self) -> list[str]:
-        """What this bonus is made of; told by scoring a batch, which changes nothing."""
+    def _part_names(self, chance: Tensor) -> list[str]:
+        """What this bonus is made of; told by scoring some batch, which changes nothing."""
         if self._idle:
             return []
-        drawn = [each.get_state() for each in self._draws.generators]
-        batch, _ = self._shelves.call("draw", self._draws)
-        _, _, parts = self._curiosities.call("scored", batch)
-        for generator, state in zip(self._draws.generators, drawn, strict=True):
-            generator.set_state(state)
+        with torch.no_grad(), exact_float32():
+            batch, _ = self._shelves.call("draw", chance)
+            _, _, parts = self._curiosities.call("scored", batch)
         return list(parts)
 
     def _descents(self) -> list[Descent]:
