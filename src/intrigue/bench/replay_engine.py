@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from intrigue.agents.ddpg import DDPG
 from intrigue.bench.phase_clock import PhaseClock
 from intrigue.training.replay import Clock, ReplayParts, _update
 
@@ -38,10 +39,10 @@ class Engine(Protocol):
 class OneByOne:
     """Seeds in turn, each exactly as `intrigue train` runs it alone."""
 
-    staleness = 0
-
     def __init__(self, parts: Sequence[ReplayParts]) -> None:
         self.parts = parts
+        agent = parts[0].agent
+        self.staleness = int(agent.cfg.overlap) if isinstance(agent, DDPG) else 0
         self.clock = PhaseClock(parts[0].collector.replay.device)
         for each in parts:
             watched = (
