@@ -150,7 +150,7 @@ def test_one_update(critic):
     trunk = [one + two for one, two in zip(*trunks, strict=True)]  # both values are learned through one trunk
     new_trunk = stepped(arrays(agent.critic.trunk), trunk)
     new_heads = [stepped(h, g) for h, g in zip(heads_of(agent.critic), heads, strict=True)]
-    old_target = [arrays(each) for each in (agent.target.trunk, agent.target.first, agent.target.second)]
+    old_target = [arrays(agent.target.trunk), *heads_of(agent.target)]
 
     layers, mean, action = noisy(agent.actor, here, noise[1])
     assert (np.abs(action) == 1 - 1e-6).any(), "the clamp must matter"
@@ -181,10 +181,9 @@ def test_one_update(critic):
         same(head, wanted)
     same(agent.actor.trunk, new_actor[0])
     same(agent.actor.policy, new_actor[1])
-    for module, old, new in zip(
-        (agent.target.trunk, agent.target.first, agent.target.second), old_target, [new_trunk, *new_heads], strict=True
-    ):
-        same(module, [(1 - TAU) * was + TAU * now for was, now in zip(old, new, strict=True)])
+    followed = [arrays(agent.target.trunk), *heads_of(agent.target)]
+    for found, old, new in zip(followed, old_target, [new_trunk, *new_heads], strict=True):
+        same(found, [(1 - TAU) * was + TAU * now for was, now in zip(old, new, strict=True)])
 
 
 def test_without_a_discount_given_it_is_gammas():
