@@ -33,8 +33,10 @@ Train a curious agent and keep the run in a folder.
   --steps N               agent steps, summed over environments
                           (1e6 and 1_000_000 are fine)
   --seed N                everything random comes from it
-  --seeds A:B             several runs in one command, seeds A to B - 1, or a list 0,3,5: each in a folder of its own,
-                          DIR/seed-A and on; those of URLB's settings learn together, others one after another
+  --seeds A:B             several runs in one command, seeds A to B - 1, or a
+                          list 0,3,5: each in a folder of its own, DIR/seed-A
+                          and on; those of URLB's settings learn together,
+                          others one after another
   --out DIR               the run's folder; default
                           runs/<env>__<reward>__<agent>__<seed>__<number>
   --device auto|cpu|cuda  auto is the GPU where there is one
