@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 import torch
 
@@ -237,3 +239,16 @@ def test_seeds_that_cannot_learn_in_step_say_so(made):
 def test_what_cannot_be_stacked_is_named(made, preset, changes, said):
     assert said in refusal(made(preset, 0, **changes), 0)
     assert "warmup-steps" in refusal(made("scratch-urlb", 0), 100)
+
+
+@pytest.mark.parametrize(("preset", "seeds"), [("nnm-urlb", SEEDS), ("nnm-ensemble-urlb", SEEDS[:1])])
+def test_compiled_updates_are_the_plain_ones(made, monkeypatch, preset, seeds):
+    """As torch.compile traces them, forward and backward; which kernels it makes of that is not asked here."""
+    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="aot_eager"))
+    plain, compiled = (
+        [made(preset, seed, **{"run.execution": mode}) for seed in seeds] for mode in ("plain", "compile")
+    )
+    for parts in (plain, compiled):
+        trained(parts, 40)
+    for one, other in zip(plain, compiled, strict=True):
+        torch.testing.assert_close(numbers(other), numbers(one), rtol=1e-5, atol=1e-6)

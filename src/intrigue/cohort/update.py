@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import final
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from intrigue.agents import ddpg
 from intrigue.agents.ddpg import DDPG, Rows
@@ -67,16 +67,21 @@ class Update:
         )
         self._critic = Descent(agents, DDPG.critic_loss, criticism, ddpg.REFUSAL, compiled=compiled)
         self._actor = Descent(agents, DDPG.actor_loss, action, ddpg.REFUSAL, compiled=compiled)
+        device = self._fast[0].device
+        some = torch.zeros(len(parts), 2, agent.plan.batch, dtype=torch.float64, device=device)
+        names, draws = self._looked_at(some)
         learners = [each.curiosity.learner.step for each in parts]
         self._bonus = None
         if not self._idle and learners[0] is not None:
             optimizers = [each.optimizer for each in learners if each is not None]
-            self._bonus = Descent(self._curiosities, _bonus_loss, optimizers, REFUSAL, compiled=compiled)
-        device = self._fast[0].device
-        some = torch.zeros(len(parts), 2, agent.plan.batch, dtype=torch.float64, device=device)
-        self._names = (*NOTED, *(f"{PART}{name}" for name in self._part_names(some)), *ddpg.NOTED)
+            # Draws from a generator cannot be compiled.
+            how = {"compiled": compiled and not draws}
+            self._bonus = Descent(self._curiosities, _bonus_loss, optimizers, REFUSAL, **how)
+        self._names = (*NOTED, *(f"{PART}{name}" for name in names), *ddpg.NOTED)
         self._sums = torch.zeros(len(parts), len(self._names), device=device)
-        self._look = torch.compile(self._plain_look) if compiled else self._plain_look
+        # On a CPU what torch.compile makes of flags among bytes is no C++ (torch 2.13); there is little to gain there.
+        fuse = compiled and device.type == "cuda"
+        self._look = torch.compile(self._plain_look) if fuse else self._plain_look
         lanes = (self._draws, self._noise, self._bonus_draws)
         generators = [each for lane in lanes for each in lane.generators]
         self._captured = Captured(self._once, generators, self._changes) if captured else None
@@ -139,14 +144,18 @@ class Update:
         values = (mean, spread.sqrt(), flat.amax(-1), mean / mixed.scale, mixed.scale, loss, *made_of)
         return [value.unsqueeze(-1) for value in values]
 
-    def _part_names(self, chance: Tensor) -> list[str]:
-        """What this bonus is made of; told by scoring some batch, which changes nothing."""
+    @torch.no_grad()
+    def _looked_at(self, chance: Tensor) -> tuple[list[str], bool]:
+        """What this bonus is made of, and whether its loss draws numbers; told by some batch, without a trace."""
         if self._idle:
-            return []
-        with torch.no_grad(), exact_float32():
+            return [], False
+        with exact_float32():
             batch, _ = self._shelves.call("draw", chance)
-            _, _, parts = self._curiosities.call("scored", batch)
-        return list(parts)
+            prepared, _, parts = self._curiosities.call("scored", batch)
+        scratch = [Generator(chance.device) for _ in range(len(chance))]
+        before = scratch[0].get_state()
+        self._curiosities.call(_bonus_loss, prepared, Lanes(scratch))
+        return list(parts), not torch.equal(before, scratch[0].get_state())
 
     def _descents(self) -> list[Descent]:
         return [each for each in (self._bonus, self._critic, self._actor) if each is not None]
