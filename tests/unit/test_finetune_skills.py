@@ -51,7 +51,8 @@ def test_cic_follows_one_half_everywhere_and_is_evaluated_so(tmp_path, monkeypat
         evaluator = Evaluator(cfg, parts)
         evaluator(45)
         evaluator.close()
-        assert len(heard) == 100 and all((skill == 0.5).all() for skill in heard)
+        assert [skill.shape for skill in heard] == [(10, 64)] * 10, "ten episodes of ten steps, side by side"
+        assert all((skill == 0.5).all() for skill in heard)
     finally:
         parts.close()
 

@@ -1,4 +1,4 @@
-"""Playing a trained agent on the raw task, one environment, one episode after another.
+"""Playing a trained agent on the raw task: one episode after another, or several side by side.
 
 Where a lost life ends an episode of training (`Env.goes_on`), an episode here is the whole game, all lives added: that
 is the score papers report.
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
-from torch import Generator
+from torch import Generator, Tensor
 
 from intrigue.agents.base import Agent
 from intrigue.agents.registry import AGENTS
@@ -85,6 +85,37 @@ def play_episodes(
         played.returns.append(total)
         played.lengths.append(length)
     return played
+
+
+def play_together(agent: Agent, envs: Sequence[Env], skill: Tensor, seeds: Sequence[int], rng: Generator) -> Played:
+    """One greedy episode from each seed, as many at a time as there are environments; all follow one skill (1, K).
+
+    Each is the episode that `play_episodes` plays, up to the rounding of matrix products of several rows, unless the
+    policy draws even when it is greedy (`random`). Environments whose episodes are parts of games (`has_lives`) do not
+    belong here.
+    """
+    played = Played(returns=[0.0] * len(seeds), lengths=[0] * len(seeds))
+    for first in range(0, len(seeds), len(envs)):
+        going = dict(enumerate(envs[: len(seeds) - first], start=first))  # by episode
+        obs = {episode: env.reset(seeds[episode]) for episode, env in going.items()}
+        while going:
+            # One copy to the device and one back for a step of all of them.
+            seen = torch.from_numpy(np.stack([obs[episode] for episode in going])).to(rng.device)
+            acted = agent.act(seen, skill.expand(len(going), -1), explore=False, rng=rng)
+            actions = acted.action.cpu().numpy()
+            for row, (episode, env) in enumerate([*going.items()]):
+                step = env.step(actions[row, ...])  # an array also where it is a single number
+                obs[episode] = step.obs
+                played.returns[episode] += step.reward
+                played.lengths[episode] += 1
+                if step.terminated or step.truncated:
+                    del going[episode]
+    return played
+
+
+def has_lives(env: Env) -> bool:
+    """Whether an episode of this environment may be one life of a game."""
+    return type(env).goes_on is not Env.goes_on
 
 
 def summary(played: Played) -> dict[str, float]:
