@@ -92,7 +92,7 @@ def test_the_replay_is_filled_with_whole_episodes_and_every_update_draws_from_it
         assert parts.collector.step_count == 400, "an episode of 200 steps after another"
         before = [weight.detach().clone() for weight in parts.agent.parameters()]
         engine = OneByOne([parts])
-        found = train(engine, parts.agent.plan, 1, 5)
+        found = train(engine, 1, 5)
         assert found.steps == 10 and parts.collector.step_count == 410
         assert {name: len(spans) for name, spans in found.spans.items()} == {
             "step": 10, "act": 10, "keep": 10, "update": 5, "draw": 5, "bonus": 5, "agent": 5,
@@ -124,12 +124,13 @@ def test_seeds_together_learn_and_act_with_their_policies() -> None:
         engine = engine_of(several)
         assert type(engine).__name__ == "Together" and engine.staleness == 0
         before = [parts.agent.actor.trunk[0].weight.detach().clone() for parts in several]
-        found = train(engine, several[0].agent.plan, 1, 3)
+        found = train(engine, 1, 3)
+        # Updates begin with the step after the one they fall due with, so the third comes with the seventh.
         assert {name: len(spans) for name, spans in found.spans.items()} == {
-            "act": 6, "step": 24, "keep": 12, "update": 3,
+            "act": 7, "step": 28, "keep": 14, "update": 3,
         }, "each seed's environment is sent on and received"  # fmt: skip
         for parts, weight in zip(several, before, strict=True):
-            assert parts.collector.step_count == 5_006, "beyond the random steps"
+            assert parts.collector.step_count == 5_007, "beyond the random steps"
             assert not torch.equal(parts.agent.actor.trunk[0].weight, weight)
     finally:
         for parts in several:
@@ -143,16 +144,16 @@ def test_time_runs_out_only_after_enough_updates() -> None:
         def __init__(self) -> None:
             self.clock, self.steps = PhaseClock(torch.device("cpu")), 0
 
-        def step_once(self) -> None:
+        def advance(self) -> int:
             self.steps += 1
+            for _ in range(4):
+                with self.clock.span("update"):
+                    pass
+            return 4
 
-        def update(self) -> None:
-            pass
-
-    plan = ReplayPlan(capacity=100, batch=1, learning_starts=50, train_every=2, discount=0.9)
     engine = Engine()
-    found = train(engine, plan, 8, 1_000, seconds=0.0)
-    assert (engine.steps, found.steps, len(found.spans["update"])) == (2, 16, 8), "8 environments: four updates a step"
+    found = train(engine, 8, 1_000, seconds=0.0)
+    assert (engine.steps, found.steps, len(found.spans["update"])) == (2, 16, 8)
     assert set(found.shares()) == {"update", "rest"}, "phases that are not told apart are not made up"
 
 
@@ -183,7 +184,7 @@ def test_on_a_gpu(tmp_path: Path) -> None:
     found = json.loads(file.read_text())
     assert (found["updates"], found["execution"], found["engine"]) == (50, "graph", "Together")
     assert set(found["shares"]) == {"step", "act", "update", "rest"}
-    assert sum(found["shares"].values()) == pytest.approx(1)
+    assert sum(found["shares"].values()) > 0.9, "what is not told apart is the rest; what overlaps counts twice"
     # Events and the host's clock tell the same: the updates are within the whole, and most of it.
     assert 0 < 50e-3 * found["update_milliseconds"] < 1.5 * found["wall_seconds"]
     assert found["device_peak_mib"] > 50

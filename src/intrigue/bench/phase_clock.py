@@ -26,18 +26,18 @@ class PhaseClock:
         self._watched: list[tuple[object, str]] = []
 
     @contextlib.contextmanager
-    def span(self, name: str) -> Iterator[None]:
-        """What happens within is one span of this name."""
-        began = self._mark()
+    def span(self, name: str, *, host: bool = False) -> Iterator[None]:
+        """What happens within is one span of this name; `host`: by the host's clock in any case."""
+        began = time.perf_counter() if host else self._mark()
         yield
-        self._spans.append((name, began, self._mark()))
+        self._spans.append((name, began, time.perf_counter() if host else self._mark()))
 
-    def watch(self, name: str, owner: object, method: str) -> None:
+    def watch(self, name: str, owner: object, method: str, *, host: bool = False) -> None:
         """From now on every call of this object's method is a span, until `leave`."""
         work = getattr(owner, method)
 
         def watched(*args: Any, **kwargs: Any) -> Any:
-            with self.span(name):
+            with self.span(name, host=host):
                 return work(*args, **kwargs)
 
         # The instance's own attribute shadows its class's: whoever calls it runs as it is, and is watched.

@@ -12,11 +12,13 @@ Any `Engine` can be measured by `train_replay`. `OneByOne` is how runs train tha
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Protocol
 
 from intrigue.agents.ddpg import DDPG
 from intrigue.bench.phase_clock import PhaseClock
+from intrigue.replay.plan import updates_due
 from intrigue.training.replay import Clock, ReplayParts, _update
 
 PHASES = ("step", "act", "keep", "draw", "bonus", "agent")
@@ -29,11 +31,11 @@ class Engine(Protocol):
     staleness: int
     """How many updates the weights that act are behind the newest."""
 
-    def step_once(self) -> None:
-        """One step of every environment of every seed, as the agents want it."""
+    def advance(self) -> int:
+        """One step of every environment of every seed, as the agents want it; how many updates of each it brought.
 
-    def update(self) -> None:
-        """One update of every seed."""
+        Every one of them is a span `update`.
+        """
 
 
 class OneByOne:
@@ -41,7 +43,8 @@ class OneByOne:
 
     def __init__(self, parts: Sequence[ReplayParts]) -> None:
         self.parts = parts
-        agent = parts[0].agent
+        agent, self._steps = parts[0].agent, 0
+        self._rhythm = dataclasses.replace(agent.plan, learning_starts=0)
         self.staleness = int(agent.cfg.overlap) if isinstance(agent, DDPG) else 0
         self.clock = PhaseClock(parts[0].collector.replay.device)
         for each in parts:
@@ -56,12 +59,15 @@ class OneByOne:
             for phase, owner, method in watched:
                 self.clock.watch(phase, owner, method)
 
-    def step_once(self) -> None:
-        """One step of every environment of every seed."""
+    def advance(self) -> int:
+        """One step of every environment of every seed, and the updates that fall due with it."""
         for each in self.parts:
             each.collector.step(each.agent, each.streams["act"])
-
-    def update(self) -> None:
-        """One update of every seed."""
-        for each in self.parts:
-            _update(each, Clock())
+        taken = self.parts[0].collector.pool.num_envs
+        self._steps += taken
+        due = updates_due(self._steps, taken, self._rhythm)
+        for _ in range(due):
+            with self.clock.span("update"):
+                for each in self.parts:
+                    _update(each, Clock())
+        return due

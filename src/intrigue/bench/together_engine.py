@@ -14,7 +14,7 @@ from intrigue.training.replay import ReplayParts
 class Together:
     """All seeds in one computation. What an update is made of is not told apart: on a GPU it is one captured graph.
 
-    On a GPU keeping counts as stepping: two events for every seed and step would take time of their own.
+    On a GPU keeping counts as stepping, and updates run beside both: they are timed on the GPU, the others by the host.
     """
 
     def __init__(self, parts: Sequence[ReplayParts]) -> None:
@@ -24,24 +24,21 @@ class Together:
         self.clock = PhaseClock(parts[0].collector.replay.device)
         self.cohort = Cohort(parts)
         self.staleness = 1 if self.cohort._behind else 0
-        self.clock.watch("act", self.cohort, "_actions")
+        self.clock.watch("update", self.cohort, "_begin_update")
+        self.clock.watch("act", self.cohort, "_actions", host=True)
         if self.clock.device.type == "cuda":
-            self.clock.watch("step", self.cohort, "_take")
+            self.clock.watch("step", self.cohort, "_receive", host=True)
             return
         for each, stage in zip(parts, self.cohort._stages, strict=True):
             self.clock.watch("keep", stage, "note")
             for name in ("send", "receive"):
                 self.clock.watch("step", each.collector.pool, name)
 
-    def step_once(self) -> None:
-        """One step of every environment of every seed."""
-        self.cohort._take(self.cohort._actions())
-
-    def update(self) -> None:
-        """One update of every seed."""
-        for stage in self.cohort._stages:
-            stage.forget()
-        self.cohort._learn()
+    def advance(self) -> int:
+        """One step of every environment of every seed, and as many updates as begin with it."""
+        before = self.cohort._update.count
+        self.cohort.step()
+        return self.cohort._update.count - before
 
 
 def engine_of(parts: Sequence[ReplayParts]) -> Engine:

@@ -9,7 +9,6 @@ checkpoints, and a replay that is full does not cost more than one that is not.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import math
 import statistics
 import sys
@@ -58,10 +57,10 @@ class Timed:
     """Seconds of every span by name; `update` is all of an update."""
 
     def shares(self) -> dict[str, float]:
-        """The share of each phase that the engine tells apart, and of what is left over."""
+        """The share of each phase that the engine tells apart, and of what is left over; a GPU's phases may overlap."""
         phases = PHASES if "agent" in self.spans else (*PHASES, "update")
         shares = {name: sum(self.spans[name]) / self.wall for name in phases if name in self.spans}
-        return {**shares, "rest": 1 - sum(shares.values())}
+        return {**shares, "rest": max(0.0, 1 - sum(shares.values()))}
 
 
 def measured(
@@ -84,8 +83,8 @@ def measured(
         plan, envs = parts[0].agent.plan, pools[0].num_envs
         count = updates or max(LEAST, UPDATES[device.type] // len(seeds))
         engine = make_engine(parts)
-        train(engine, plan, envs, max(1, SETTLING[device.type] // len(seeds)))
-        found = train(engine, plan, envs, count, MOST_SECONDS if updates is None else math.inf, _progress)
+        train(engine, envs, max(1, SETTLING[device.type] // len(seeds)))
+        found = train(engine, envs, count, MOST_SECONDS if updates is None else math.inf, _progress)
         engine.clock.leave()
         after = stepping_together(pools, CEILING_SECONDS)
         return {
@@ -124,25 +123,21 @@ def fill(parts: ReplayParts) -> None:
 
 def train(
     engine: Engine,
-    plan: ReplayPlan,
     envs: int,
     updates: int,
     seconds: float = math.inf,
     told: Callable[[int, int], None] = lambda *_: None,
 ) -> Timed:
-    """Steps and updates in the plan's rhythm, until so many updates are done, or the time is up after LEAST of them."""
-    rhythm = dataclasses.replace(plan, learning_starts=0)
+    """Steps and updates in the engine's rhythm, until so many updates are done, or time is up after LEAST of them."""
     engine.clock.forget()
     step = done = 0
     began = time.monotonic()
     with engine.clock.span("all"):
         while done < updates and (done < LEAST or time.monotonic() - began < seconds):
-            engine.step_once()
+            begun = engine.advance()
             step += envs
-            for _ in range(updates_due(step, envs, rhythm)):
-                with engine.clock.span("update"):
-                    engine.update()
-                done += 1
+            done += begun
+            if begun:
                 told(done, updates)
     spans = engine.clock.seconds()
     (wall,) = spans.pop("all")

@@ -26,6 +26,8 @@ from intrigue.training.of_seed import of_seed
 from intrigue.training.replay import ReplayParts
 from intrigue.types import Episode, Metrics, Progress
 
+NOBODY = contextlib.nullcontext()
+
 
 @final
 class Cohort:
@@ -50,6 +52,8 @@ class Cohort:
         self._ready = torch.cuda.Event() if device.type == "cuda" else None
         self._stages = [Stage(each.collector.replay) for each in parts]
         self._episodes: list[list[Episode]] = [[] for _ in parts]
+        self._owed = 0
+        """Updates that fell due with the last step and have not begun."""
         self._updated_at = 0
         self._remembered = 0.0
         self._began, self._stepping = time.monotonic(), 0.0
@@ -63,19 +67,30 @@ class Cohort:
         return self.parts[0].collector.step_count
 
     def step(self) -> None:
-        """One step of all environments, and the updates that fall due with it."""
+        """One step of all environments. The updates that fall due with it begin with the next one, or in `settle`.
+
+        The last of them begins while environments already take that next step, where agents overlap: it is none that
+        these actions hang on.
+        """
         began = time.monotonic()
-        self._take(self._actions())
+        held_back = bool(self._behind) and self._owed > 0
+        self._learn(self._owed - held_back)
+        if held_back:
+            self._follow()
+        actions = self._actions()
+        self._send(actions)
+        if held_back:
+            waited = time.monotonic()
+            self._begin_update()
+            began += time.monotonic() - waited
+        self._receive(actions)
         self._stepping += time.monotonic() - began
-        due = updates_due(self.step_count, self.num_envs, self.plan)
-        if due and self._can_draw():
-            for stage in self._stages:
-                stage.forget()
-            for _ in range(due):
-                self._learn()
+        self._owed = self._due()
 
     def settle(self) -> list[Progress]:
         """Wait for everything, and say what happened since the last time; all parts' states are whole then."""
+        self._learn(self._owed)
+        self._owed = 0
         count = self._update.count
         totals = self._update.take()
         step = self.step_count
@@ -104,35 +119,52 @@ class Cohort:
             for part in self.parts
         ]
 
-    def _take(self, actions: Array | list[Array]) -> None:
-        asked = self.parts[0]
-        try:
-            for asked, action in zip(self.parts, actions, strict=True):
-                asked.collector.pool.send(0, action)
-            steps = []
-            for asked in self.parts:
-                steps.append(asked.collector.pool.receive(0))
-        except RunError:
-            with of_seed(asked.streams.seed) if len(self.parts) > 1 else contextlib.nullcontext():
-                raise
+    def _send(self, actions: Array | list[Array]) -> None:
+        for part, action in zip(self.parts, actions, strict=True):
+            with self._named(part):
+                part.collector.pool.send(0, action)
+
+    def _receive(self, actions: Array | list[Array]) -> None:
         rows = slice(0, self.num_envs)
-        for row, (part, stage, action, now) in enumerate(zip(self.parts, self._stages, actions, steps, strict=True)):
+        for row, (part, stage, action) in enumerate(zip(self.parts, self._stages, actions, strict=True)):
             collector = part.collector
+            with self._named(part):
+                now = collector.pool.receive(0)
             collector.step_count += self.num_envs
             stage.note(action, now)
             self._episodes[row] += collector.episodes.note(collector.step_count, rows, now)
             self._explorers.obs[row] = now.obs
 
-    def _learn(self) -> None:
+    def _due(self) -> int:
+        """How many updates follow the step just taken."""
+        due = updates_due(self.step_count, self.num_envs, self.plan)
+        if not due or not self._can_draw():
+            return 0
+        for stage in self._stages:
+            stage.forget()
+        self._updated_at = self.step_count
+        self._remembered += due * self._stages[0].drawable
+        return due
+
+    def _learn(self, count: int) -> None:
+        for _ in range(count):
+            self._follow()
+            self._begin_update()
+
+    def _follow(self) -> None:
+        """Explore as the actors are now, from here on."""
         if self._behind:
             with torch.no_grad():
                 torch._foreach_copy_(self._behind, self._ahead)
             self._mark_ready()
+
+    def _begin_update(self) -> None:
         self._update()
         if not self._behind:
             self._mark_ready()
-        self._updated_at = self.step_count
-        self._remembered += self._stages[0].drawable
+
+    def _named(self, part: ReplayParts) -> contextlib.AbstractContextManager[None]:
+        return of_seed(part.streams.seed) if len(self.parts) > 1 else NOBODY
 
     def _mark_ready(self) -> None:
         if self._ready is not None:
