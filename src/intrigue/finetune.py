@@ -6,8 +6,8 @@
                own, and the bonus is neither computed nor learned
 
 The target network is the copy of the critic as it was before anything was copied into that, as in URLB: it follows at
-its own pace. The first steps are random again (`learning_starts`). Greedy episodes are played every 10,000 steps and at
-the end. Policies with skills choose one as `intrigue.skill_choice` says.
+its own pace. The first steps are random again (`learning_starts`). Greedy episodes are played every 10,000 steps, or as
+often as is asked for, and at the end. Policies with skills choose one as `intrigue.skill_choice` says.
 
 A fine-tuning is a run like any other: `resume`, `verify` and `report` work on it.
 
@@ -45,6 +45,7 @@ from intrigue.training.weights import describe
 
 STEPS = 100_000  # where the benchmark's scores are read: URLB's paper; CIC num_train_frames 100,010
 N_STEP = 3  # URLB finetune.yaml nstep
+EVAL_EVERY: int = evaluated()["run.eval_every"]
 # Which skill is followed (`skill_choice`); rewards that are not here have none.
 FOLLOW = {"cic": "middle", "smm": "tried", "aps": "regressed", "diayn": "drawn"}
 COPIED = ("actor.", "critic.trunk.")  # URLB init_from, init_critic true
@@ -78,13 +79,14 @@ def finetune(
     mark: int | None = None,
     steps: int = STEPS,
     n_step: int = N_STEP,
+    eval_every: int = EVAL_EVERY,
     seed: int | None = None,
     device: str = "auto",
     out: Path | None = None,
     quiet: bool = False,
 ) -> Finetuned:
     """Fine-tune the run in `folder` on a task, from the snapshot of `mark` steps or its newest."""
-    changes = changes_of(steps, n_step, device, seed)
+    changes = changes_of(steps, n_step, eval_every, device, seed)
     before = whole_path(folder)
     given, cfg, prepare = planned(before, task, mark, changes, origin=before.path.name)
     short = short_task(cfg)
@@ -92,9 +94,16 @@ def finetune(
     return scored(start(cfg, out=place, quiet=quiet, prepare=prepare), given.mark)
 
 
-def changes_of(steps: int, n_step: int, device: str, seed: int | None = None) -> dict[str, Any]:
-    """What a user may set of a fine-tuning, as a layer of its configuration."""
-    return {"steps": steps, "agent.n_step": n_step, "device": device, **({} if seed is None else {"seed": seed})}
+def changes_of(steps: int, n_step: int, eval_every: int, device: str, seed: int | None = None) -> dict[str, Any]:
+    """What a user may set of a fine-tuning, as a layer of its configuration.
+
+    Raises:
+        ConfigError: it would never be evaluated, so that it had no score.
+    """
+    if eval_every < 1:
+        raise ConfigError([Problem("--eval-every", f"{eval_every} is out of range; it must be >= 1.")])
+    own = {} if seed is None else {"seed": seed}
+    return {"steps": steps, "agent.n_step": n_step, "run.eval_every": eval_every, "device": device, **own}
 
 
 def whole_path(folder: Path) -> RunFolder:

@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 
 from intrigue.errors import ConfigError, Problem
-from intrigue.finetune import N_STEP, STEPS, Finetuned, changes_of, planned, scored, short_task, whole_path
+from intrigue.finetune import EVAL_EVERY, N_STEP, STEPS, Finetuned, changes_of, planned, scored, short_task, whole_path
 from intrigue.run.seed_folder import seed_runs
 from intrigue.run.several import Plan, start_seeds
 
@@ -21,6 +21,7 @@ def finetune_seeds(
     mark: int | None = None,
     steps: int = STEPS,
     n_step: int = N_STEP,
+    eval_every: int = EVAL_EVERY,
     device: str = "auto",
     out: Path | None = None,
     quiet: bool = False,
@@ -31,7 +32,7 @@ def finetune_seeds(
         ConfigError: their newest snapshots are of different steps, or two are of one seed.
     """
     folder = Path(os.path.abspath(folder))
-    changes = changes_of(steps, n_step, device)
+    changes = changes_of(steps, n_step, eval_every, device)
     plans: dict[int, Plan] = {}
     marks: dict[int, int] = {}
     for each in seed_runs(folder):

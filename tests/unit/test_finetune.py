@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import shutil
 
@@ -12,6 +13,7 @@ from finetune_world import pretrained
 from conftest import same_state
 from intrigue.cli import main
 from intrigue.config import flatten_json, resolve
+from intrigue.errors import ConfigError
 from intrigue.finetune import finetune
 from intrigue.run import checkpoint, snapshot
 from intrigue.run.driver import resume
@@ -48,10 +50,19 @@ def begun(folder, tmp_path, task="walker_run"):
     return first_state(done.run.path), untaught, snapshot.load(RunFolder(folder), None)
 
 
+def without_explorer(now):
+    """All weights but those that explore under `overlap`, which are the actor's from the first step on."""
+    explores = {name: weight for name, weight in now.items() if name.startswith("behaviour.")}
+    assert explores
+    for name, weight in explores.items():
+        assert torch.equal(weight, now[name.replace("behaviour.", "actor.")]), name
+    return {name: weight for name, weight in now.items() if name not in explores}
+
+
 def test_exactly_the_actor_and_the_critics_trunk_are_copied(walker, tmp_path):
     state, untaught, given = begun(walker, tmp_path)
     now, fresh = state["agent"]["modules"], untaught["agent"]["modules"]
-    for name, weight in now.items():
+    for name, weight in without_explorer(now).items():
         copied = name.startswith(("actor.", "critic.trunk."))
         assert torch.equal(weight, given.agent[name] if copied else fresh[name]), name
         if copied and name.endswith("weight"):
@@ -71,7 +82,7 @@ def test_exactly_the_actor_and_the_critics_trunk_are_copied(walker, tmp_path):
 def test_proto_copies_the_whole_critic(tmp_path):
     folder = pretrained(tmp_path / "proto", "proto-urlb").path
     state, untaught, given = begun(folder, tmp_path)
-    for name, weight in state["agent"]["modules"].items():
+    for name, weight in without_explorer(state["agent"]["modules"]).items():
         copied = name.startswith(("actor.", "critic."))
         assert torch.equal(weight, (given.agent if copied else untaught["agent"]["modules"])[name]), name
 
@@ -125,6 +136,24 @@ def test_the_score_is_the_last_row_of_eval_csv(walker, tmp_path, capsys):
     assert int(last["step"]) == 40
 
 
+def test_evaluations_as_often_as_asked_and_after_the_last_step(walker, tmp_path, capsys):
+    options = ["--task", "walker_run", "--steps", "50", "--device", "cpu", "--quiet", "--json"]
+    found = []
+    for every, steps in ((20, [20, 40, 50]), (10_000, [50])):
+        out = tmp_path / str(every)
+        assert main(["finetune", str(walker), *options, "--eval-every", str(every), "--out", str(out)]) == 0
+        told = json.loads(capsys.readouterr().out)
+        with (out / "eval.csv").open() as file:
+            rows = list(csv.DictReader(file))
+        assert [int(row["step"]) for row in rows] == steps
+        assert read_config(RunFolder(out))["run"]["eval_every"] == every
+        found.append(told["return_mean"])
+    assert found[0] == found[1], "looking more often leaves no trace in what is learned"
+    with pytest.raises(ConfigError, match="--eval-every: 0 is out of range"):
+        finetune(walker, "walker_run", eval_every=0, out=tmp_path / "never", **SHORT)
+    assert not (tmp_path / "never").exists()
+
+
 def test_text_names_run_and_share_of_the_expert(walker, tmp_path, capsys, monkeypatch):
     copy = tmp_path / "walker"
     shutil.copytree(walker, copy)
@@ -150,6 +179,7 @@ def test_a_stopped_fine_tuning_goes_on_to_the_same_bits(walker, tmp_path):
         (["--task", "walker_rnu"], "Did you mean 'dmc/walker_run'"),
         (["--task", "walker_run", "--snapshot", "31"], "There are: 30, 60"),
         (["--task", "walker_run", "--steps", "0"], "--steps: 0 is out of range"),
+        (["--task", "walker_run", "--eval-every", "0"], "--eval-every: 0 is out of range"),
         (["--task", "gym/Pendulum-v1"], "was trained for other sizes"),
     ],
 )
@@ -214,7 +244,6 @@ def test_weights_of_other_shapes_never_pass_unseen(walker, tmp_path):
     """Also where a snapshot's own description hides it."""
     from dataclasses import replace
 
-    from intrigue.errors import ConfigError
     from intrigue.finetune import configure, transfer
 
     run = RunFolder(walker)

@@ -56,9 +56,10 @@ def test_every_seed_is_tuned_from_its_own_snapshot_as_it_would_be_alone(copy):
 
 
 def test_a_study_names_tuned_seeds_by_their_pre_training(copy):
-    found = finetune_seeds(copy, "walker_run", **SHORT)
+    found = finetune_seeds(copy, "walker_run", **SHORT, eval_every=15)
+    assert [each.run.evaluations()["step"] for each in found] == [[15, 30, 40]] * 2
     alone = finetune(copy / "seed-3", "walker_run", **SHORT)
-    rows = [_rows(RunFolder(each.run.path), None) for each in (found[1], alone)]
+    rows = [_rows(RunFolder(each.run.path), None)[-1:] for each in (found[1], alone)]
     assert [row[:7] for row in rows[0]] == [row[:7] for row in rows[1]], "all but the figures"
     assert "curiosity.int_coef=2" in rows[0][0][3]
 

@@ -25,6 +25,9 @@ def finetune(
     snapshot: Annotated[int | None, tyro.conf.arg(metavar="N", help="which, by its steps; default: the newest")] = None,
     steps: Annotated[int, tyro.conf.arg(metavar="N", help="agent steps of the task")] = 100_000,
     n_step: Annotated[int, tyro.conf.arg(metavar="N", help="steps in a target")] = 3,
+    eval_every: Annotated[
+        int, tyro.conf.arg(metavar="N", help="agent steps between evaluations; after the last step there is always one")
+    ] = 10_000,
     seed: Annotated[int | None, tyro.conf.arg(metavar="N", help="default: the pre-training's")] = None,
     device: Annotated[
         Literal["auto", "cpu", "cuda"], tyro.conf.arg(help="auto is the GPU where there is one")
@@ -39,7 +42,7 @@ def finetune(
     """Fine-tune a pre-trained run on a task with its reward, and print the score.
 
     Of the snapshot the actor and the critic's first layer are copied, as in the Unsupervised RL Benchmark. The score
-    is the mean of ten greedy episodes after the last step; eval.csv has one row for every 10,000 steps before.
+    is the mean of ten greedy episodes after the last step; eval.csv has one row for every --eval-every steps before.
 
     Where DIR holds the runs of several seeds (`intrigue train --seeds`), every seed is fine-tuned, into one folder,
     DIR__TASK__SNAPSHOT: together where they can be.
@@ -48,7 +51,7 @@ def finetune(
       intrigue finetune runs/walker --task walker_run
       intrigue finetune runs/walker --task walker_flip --snapshot 500000 --seed 3
     """
-    numbers = {"--steps": steps, "--n-step": n_step, "--snapshot": snapshot}
+    numbers = {"--steps": steps, "--n-step": n_step, "--eval-every": eval_every, "--snapshot": snapshot}
     problems = [
         Problem(name, f"{number} is out of range; it must be >= 1.")
         for name, number in numbers.items()
@@ -62,17 +65,23 @@ def finetune(
     from intrigue.finetune_seeds import finetune_seeds
     from intrigue.run.seed_folder import seed_runs
 
+    settings: dict[str, Any] = {
+        "mark": snapshot,
+        "steps": steps,
+        "n_step": n_step,
+        "eval_every": eval_every,
+        "device": device,
+        "out": out,
+        "quiet": quiet,
+    }
     if seed_runs(folder):
         if seed is not None:
             raise ConfigError(
                 [Problem("--seed", f"{folder} holds several seeds, and each keeps its own. Leave it out.")]
             )
-        all_done = finetune_seeds(
-            folder, task, mark=snapshot, steps=steps, n_step=n_step, device=device, out=out, quiet=quiet
-        )
-        _show_all(all_done, json_output)
+        _show_all(finetune_seeds(folder, task, **settings), json_output)
         return 0
-    done = run(folder, task, mark=snapshot, steps=steps, n_step=n_step, seed=seed, device=device, out=out, quiet=quiet)
+    done = run(folder, task, seed=seed, **settings)
     if json_output:
         sys.stdout.write(json.dumps(_fields(done)) + "\n")
     else:
