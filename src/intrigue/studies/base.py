@@ -33,6 +33,7 @@ class Budget:
     seeds: int
     rung: str = ""  # arms of another rung are left out, so that a small budget can take fewer or smaller ones
     jobs: int = 0  # runs at a time where the command says nothing; 0: one per core
+    together: bool = False  # all seeds of an arm in one process, for settings whose seeds can learn at once
 
 
 @dataclass(frozen=True, eq=False)

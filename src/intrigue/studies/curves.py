@@ -90,11 +90,15 @@ def export(
 
 
 def runs_below(folder: Path) -> list[Path]:
-    """Every run folder in or below a folder, in order of their names."""
-    found = sorted(path.parent for path in folder.rglob("config.json") if not path.parent.name.startswith("."))
+    """Every run folder in or below a folder, in order of their names, but for hidden ones, which are being made."""
+    found = sorted(path.parent for path in folder.rglob("config.json") if not _hidden(path.relative_to(folder)))
     if not found:
         raise ConfigError(f"{folder} holds no runs. Accepted: a folder of run folders, or a CSV file of curves.")
     return found
+
+
+def _hidden(path: Path) -> bool:
+    return any(part.startswith(".") for part in path.parts)
 
 
 def gathered(sources: Sequence[Path]) -> list[Curve]:

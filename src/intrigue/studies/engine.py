@@ -3,6 +3,9 @@
 A run's folder is named by its arm, its configuration's digest and its seed, so a changed study never meets old runs.
 Each run is a process of its own (`intrigue train`, `finetune` or `resume`), so a stopped study goes on where it was.
 A fine-tuning waits for its pre-training, which is one run however many begin with it.
+
+Where a budget says `together`, all seeds of an arm are one process and one folder (`intrigue.run.several`): they learn
+at once if their settings allow it, else one after another.
 """
 
 from __future__ import annotations
@@ -20,21 +23,41 @@ from pathlib import Path
 from intrigue.errors import RunError
 from intrigue.run.atomic import write_file
 from intrigue.run.folder import RunFolder, is_done
-from intrigue.run.names import safe_name
+from intrigue.run.names import safe_name, seed_name
 from intrigue.run.signals import StopRequest
 from intrigue.studies.base import Arm, Budget, Conclusion, Study
 
 POLL_SECONDS = 0.2
+SAVE_SECONDS = 30  # ours: what a run that is stopped has to save itself; killed, it goes on from its last checkpoint
 
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """One run of a study; equal only to itself."""
+    """One process of a study, for a run or for the runs of several seeds; equal only to itself."""
 
     arm: Arm
-    seed: int
+    seeds: Sequence[int]
     folder: Path
-    before: Job | None = None  # the run it begins with
+    before: Job | None = None  # what it begins with
+
+    @property
+    def seed(self) -> int:
+        """The first of its seeds, mostly the only one."""
+        return self.seeds[0]
+
+    @property
+    def runs(self) -> list[Path]:
+        """The run folders, by seed."""
+        return [self.folder] if len(self.seeds) == 1 else [self.folder / seed_name(seed) for seed in self.seeds]
+
+    @property
+    def unfinished(self) -> int:
+        """How many of its runs have not reached their last step."""
+        return sum(not (run.exists() and is_done(RunFolder(run))) for run in self.runs)
+
+    def __str__(self) -> str:
+        which = f"seed {self.seed}" if len(self.seeds) == 1 else f"seeds {self.seed} to {self.seeds[-1]}"
+        return f"{self.arm.label}, {which}"
 
 
 def run_study(study: Study, budget: Budget, out: Path, jobs: int, say: Callable[[str], None]) -> Conclusion:
@@ -44,7 +67,7 @@ def run_study(study: Study, budget: Budget, out: Path, jobs: int, say: Callable[
     arms: dict[str, list[Path]] = {}
     shared = {job.before for job in plan}
     for job in (each for each in plan if each not in shared):
-        arms.setdefault(job.arm.label, []).append(job.folder)
+        arms.setdefault(job.arm.label, []).extend(job.runs)
     out.mkdir(parents=True, exist_ok=True)
     conclusion = study.conclude(arms, budget, out)
     write_table(conclusion, out)
@@ -52,7 +75,7 @@ def run_study(study: Study, budget: Budget, out: Path, jobs: int, say: Callable[
 
 
 def make_plan(study: Study, budget: Budget, out: Path) -> list[Job]:
-    """Every run the study needs, seeds of one arm spread so that early stops leave balanced arms.
+    """Every run the study needs; seeds of one arm together, or spread so that early stops leave balanced arms.
 
     A pre-training stands once in it, before the first run that begins with it.
     """
@@ -60,13 +83,15 @@ def make_plan(study: Study, budget: Budget, out: Path) -> list[Job]:
     plan: dict[Path, Job] = {}
     stems = {id(arm): _stem(arm, budget) for each in chosen for arm in (each.before, each) if arm is not None}
 
-    def job_of(arm: Arm, seed: int, before: Job | None = None) -> Job:
-        folder = out / "runs" / f"{stems[id(arm)]}__{seed}"
-        return plan.setdefault(folder, Job(arm, seed, folder, before))
+    def job_of(arm: Arm, seeds: Sequence[int], before: Job | None = None) -> Job:
+        which = str(seeds[0]) if len(seeds) == 1 else f"seeds-{seeds[0]}-{seeds[-1]}"
+        folder = out / "runs" / f"{stems[id(arm)]}__{which}"
+        return plan.setdefault(folder, Job(arm, seeds, folder, before))
 
-    for seed in range(budget.seeds):
+    every = range(budget.seeds)
+    for seeds in [every] if budget.together else [[seed] for seed in every]:
         for arm in chosen:
-            job_of(arm, seed, None if arm.before is None else job_of(arm.before, seed))
+            job_of(arm, seeds, None if arm.before is None else job_of(arm.before, seeds))
     return list(plan.values())
 
 
@@ -77,11 +102,12 @@ def _stem(arm: Arm, budget: Budget) -> str:
 
 def complete(plan: Sequence[Job], budget: Budget, jobs: int, say: Callable[[str], None]) -> None:
     """Train or resume every run that is not finished; a failed one does not stop the others but is told at the end."""
-    waiting = [job for job in plan if not (job.folder.exists() and is_done(RunFolder(job.folder)))]
-    if len(waiting) < len(plan):
-        say(f"{len(plan) - len(waiting)} of {len(plan)} runs are finished already")
+    waiting = [job for job in plan if job.unfinished]
+    runs, left = sum(len(job.runs) for job in plan), sum(job.unfinished for job in waiting)
+    if left < runs:
+        say(f"{runs - left} of {runs} runs are finished already")
     running: dict[Job, subprocess.Popen[bytes]] = {}
-    failed: list[str] = []
+    failed: dict[Job, str] = {}
     began, total = time.monotonic(), len(waiting)
     with StopRequest() as stop:
         try:
@@ -96,22 +122,22 @@ def complete(plan: Sequence[Job], budget: Budget, jobs: int, say: Callable[[str]
                 for job, process in [(j, p) for j, p in running.items() if p.poll() is not None]:
                     del running[job]
                     ended = total - len(waiting) - len(running)
-                    left = (time.monotonic() - began) / ended * (total - ended)
-                    say(f"[{ended}/{total}] {job.arm.label}, seed {job.seed}; about {left:.0f} s left")
+                    seconds = (time.monotonic() - began) / ended * (total - ended)
+                    say(f"[{ended}/{total}] {job}; about {seconds:.0f} s left")
                     if process.returncode != 0:
-                        failed.append(f"{job.arm.label}, seed {job.seed}: {_error_of(process, job)}")
                         orphans = [each for each in waiting if each.before is job]
                         waiting = [each for each in waiting if each.before is not job]
-                        failed += [f"{each.arm.label}, seed {each.seed}: its pre-training failed" for each in orphans]
+                        failed |= {job: _error_of(process, job), **dict.fromkeys(orphans, "its pre-training failed")}
         finally:
             for process in running.values():
                 process.terminate()
-            for process in running.values():
+            for job, process in running.items():
                 with contextlib.suppress(subprocess.TimeoutExpired):
-                    process.wait(timeout=30)
+                    process.wait(timeout=SAVE_SECONDS * len(job.seeds))
                 process.kill()
     if failed:
-        raise RunError(f"{len(failed)} of {len(plan)} runs failed; the others are kept.\n" + "\n".join(failed))
+        told = "\n".join(f"{job}: {reason}" for job, reason in failed.items())
+        raise RunError(f"{sum(job.unfinished for job in failed)} of {runs} runs failed; the others are kept.\n{told}")
 
 
 def write_table(conclusion: Conclusion, out: Path) -> None:
@@ -125,19 +151,21 @@ def write_table(conclusion: Conclusion, out: Path) -> None:
 
 
 def _launch(job: Job, budget: Budget) -> subprocess.Popen[bytes]:
-    """Start the run's process; its errors go to a log beside the run."""
+    """Start the process; its errors go to a log beside the folder."""
     job.folder.parent.mkdir(parents=True, exist_ok=True)
     if job.folder.exists():
         arguments = ["resume", str(job.folder), "--quiet"]
     elif job.before is not None:
         config = job.arm.config(budget, job.seed)
-        options = {"task": config.env_id, "steps": config.run.steps, "seed": job.seed, "device": config.run.device}
+        seed = {"seed": job.seed} if len(job.seeds) == 1 else {}  # several keep their own
+        options = {"task": config.env_id, "steps": config.run.steps, **seed, "device": config.run.device}
         given = [part for name, value in options.items() for part in (f"--{name}", str(value))]
         arguments = ["finetune", str(job.before.folder), *given, "--out", str(job.folder), "--quiet"]
     else:
         settings = job.folder.with_name(job.folder.name + ".config.json")
         write_file(settings, json.dumps(job.arm.config(budget, job.seed).to_json()).encode())
-        arguments = ["train", "--config", str(settings), "--out", str(job.folder), "--quiet"]
+        several = ["--seeds", f"{job.seed}:{job.seeds[-1] + 1}"] if len(job.seeds) > 1 else []
+        arguments = ["train", "--config", str(settings), *several, "--out", str(job.folder), "--quiet"]
     log = job.folder.with_name(job.folder.name + ".log").open("wb")
     with log:
         return subprocess.Popen(

@@ -27,6 +27,7 @@ from intrigue.envs.registry import split_id
 from intrigue.errors import CheckpointError, ConfigError
 from intrigue.run.atomic import write_file
 from intrigue.run.folder import RunFolder, read_config, read_provenance
+from intrigue.run.seed_folder import seed_runs
 from intrigue.run.table import read_metrics
 from intrigue.scores.urlb import EXPERTS
 from intrigue.scores.urlb_published import domain_of
@@ -84,14 +85,16 @@ def export(
 ) -> Path:
     """Write the evaluations of these runs on tasks, finished or not, to `path`, and give it back.
 
-    Pre-trainings among them are passed over; they should stay beside what was fine-tuned from them, because their
-    settings name the rows. `named` says what a run is called instead.
+    A folder of several seeds stands for all runs in it. Pre-trainings among them are passed over; they should stay
+    beside what was fine-tuned from them, because their settings name the rows. `named` says what a run is called
+    instead.
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
     for folder in map(Path, folders):
-        writer.writerows(_rows(RunFolder(folder), named))
+        for run in seed_runs(folder) or [folder]:
+            writer.writerows(_rows(RunFolder(run), named))
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_file(path, text.getvalue().encode())
@@ -204,7 +207,8 @@ def _name(run: RunFolder, config: Mapping[str, Any], origin: Mapping[str, Any] |
     if origin is None:
         return name_of(config)
     # Several seeds share a folder, so what they come from is two levels up, and named with its folder.
-    beside = run.path.parent.parent if "/" in str(origin["run"]) else run.path.parent
+    place = run.path.absolute().parent
+    beside = place.parent if "/" in str(origin["run"]) else place
     before = _pretraining(beside / str(origin["run"]), config)
     name = name_of(config, without=SET_BY_FINETUNING) if before is None else name_of(before)
     n_step, environments = config["agent"]["n_step"], config["pool"]["num_envs"]

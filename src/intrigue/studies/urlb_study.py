@@ -2,7 +2,8 @@
 
 Every method is pre-trained once per domain and seed, and fine-tuned on each task from that run's newest snapshot;
 scratch learns each task from the first step. Tables are made from the runs' evaluations (`results.csv`), so they can be
-made just as well from results of elsewhere: `intrigue reproduce STUDY --from FILE.csv`.
+made just as well from results of elsewhere: `intrigue reproduce STUDY --from FILE.csv`. The seeds of a method are
+pre-trained in one process, and so are they fine-tuned on a task.
 
     smoke   laptop sizes on the walker, some hundred steps of learning: shows that everything runs, no more
     hour    full-sized presets, a quarter of the pre-training, one seed: about what one large GPU does in an hour
@@ -52,7 +53,7 @@ class Rung:
 
     def budget(self, name: str) -> Budget:
         """The engine's view of it."""
-        return Budget(steps=self.pretrain, seeds=self.seeds, rung=name, jobs=self.jobs)
+        return Budget(steps=self.pretrain, seeds=self.seeds, rung=name, jobs=self.jobs, together=True)
 
 
 class UrlbStudy(Study, FromFiles, abc.ABC):
