@@ -89,7 +89,9 @@ class Captured:
         graph = torch.cuda.CUDAGraph()
         for generator in self._generators:
             graph.register_generator_state(generator)
-        with torch.cuda.graph(graph):
+        # In a stream of its own: what cuBLAS works in belongs to the stream of a capture, and graphs that share it
+        # write over each other when they run at the same time, as acting and learning do (pytorch issue 193402).
+        with torch.cuda.graph(graph, stream=side):
             out = self._function(*fixed)
         self._put_back(kept, drawn)
         return graph, fixed, out

@@ -13,7 +13,7 @@ from intrigue.cli import main
 from intrigue.curiosity import Curiosity
 from intrigue.curiosity_config import CuriosityConfig
 from intrigue.errors import NonFiniteError
-from intrigue.execution import pick_mode
+from intrigue.execution import Captured, pick_mode
 from intrigue.rng import seeded_construction
 from intrigue.spaces import ActionSpec, ObsSpec, Spaces
 from intrigue.types import Stream, Transitions
@@ -118,6 +118,22 @@ def test_captured_and_plain_agree_after_one_iteration(reward: str, spaces: Space
 def test_captures_repeat_to_the_bit() -> None:
     first, second = (trained("graph", PIXELS, "nnm", "cuda", iterations=3) for _ in range(2))
     assert same_state(first[0], second[0]) and same_state(first[1], second[1])
+
+
+@pytest.mark.gpu
+def test_no_two_captures_share_what_the_matrix_products_work_in() -> None:
+    """cuBLAS has its workspace by stream: two that were captured in one must never run at the same time."""
+    streams: list[int] = []
+
+    def product(left: torch.Tensor) -> torch.Tensor:
+        if torch.cuda.is_current_stream_capturing():
+            streams.append(torch.cuda.current_stream().cuda_stream)
+        return left @ left.mT
+
+    some = torch.randn(8, 64, device="cuda")
+    for captured in (Captured(product), Captured(product)):
+        torch.testing.assert_close(captured(some), some @ some.mT)
+    assert len(set(streams)) == 2
 
 
 @pytest.mark.gpu
