@@ -13,25 +13,26 @@ from torch import Tensor
 
 @final
 class Guard:
-    """Stands before the steps of one fused optimiser."""
+    """Stands before the steps of one fused optimiser, down the sum of `losses`."""
 
-    def __init__(self, optimizer: torch.optim.Optimizer, device: torch.device) -> None:
+    def __init__(self, optimizer: torch.optim.Optimizer, device: torch.device, losses: int = 1) -> None:
         self.optimizer = optimizer
-        self.refused = torch.zeros((), device=device)
-        """How many steps were skipped since the last look."""
+        self.refused = torch.zeros(losses, device=device)
+        """How often each loss was not finite since the last look."""
         # What a fused optimiser looks at before it changes anything; torch's gradient scaler sets the same.
         self._skip = torch.zeros((), device=device)
         vars(optimizer)["found_inf"] = self._skip
 
     def step(self, loss: Tensor) -> None:
-        """One step of the optimiser, unless a number of the loss it stands at, of any shape, is not finite."""
-        total = loss.detach().sum()
-        self._skip.copy_(total - total != 0)  # a number less itself is 0 unless it is infinite or none
-        self.refused.add_(self._skip)
+        """One step of the optimiser, unless one of the losses it stands at is not finite."""
+        each = loss.detach().view(self.refused.shape)
+        bad = each - each != 0  # a number less itself is 0 unless it is infinite or none
+        self._skip.copy_(bad.any())
+        self.refused.add_(bad)
         self.optimizer.step()
 
-    def tripped(self) -> bool:
-        """Whether a step was skipped since the last look. Waits for the device."""
-        found = float(self.refused) > 0
+    def tripped(self) -> list[int]:
+        """Which losses were not finite since the last look, by their place. Waits for the device."""
+        found = [place for place, times in enumerate(self.refused.tolist()) if times]
         self.refused.zero_()
         return found

@@ -221,7 +221,7 @@ def test_a_loss_that_is_not_finite_changes_no_weight_and_stops_the_run(made, see
 def test_seeds_that_cannot_learn_in_step_say_so(made):
     """One seed's episodes are too long to be drawn from where the others begin to learn."""
     parts = [made("scratch-urlb", 0), made("scratch-urlb", 1, **{"env.max_episode_steps": 400})]
-    with pytest.raises(RunError, match="seed 1 has not finished an episode by step 22"):
+    with pytest.raises(RunError, match="seed 1 has no finished episode to learn from at step 22"):
         trained(parts, 40)
 
 

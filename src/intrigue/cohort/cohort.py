@@ -55,7 +55,7 @@ class Cohort:
         self._owed = 0
         """Updates that fell due with the last step and have not begun."""
         self._updated_at = 0
-        self._remembered = 0.0
+        self._remembered = [0.0] * len(parts)
         self._began, self._stepping = time.monotonic(), 0.0
         for row, each in enumerate(parts):
             self._explorers.obs[row] = each.collector.replay.current().cpu().numpy()
@@ -72,9 +72,9 @@ class Cohort:
         The last of them begins while environments already take that next step, where agents overlap: it is none that
         these actions hang on.
         """
-        began = time.monotonic()
         held_back = bool(self._behind) and self._owed > 0
         self._learn(self._owed - held_back)
+        began = time.monotonic()
         if held_back:
             self._follow()
         actions = self._actions()
@@ -98,8 +98,8 @@ class Cohort:
             stage.flush()
             if count:
                 part.curiosity.steps_seen = self._updated_at + self.plan.batch
-                part.tally.add_sums({**totals[row], "charts/replayed": self._remembered}, count)
-        self._remembered = 0.0
+                part.tally.add_sums({**totals[row], "charts/replayed": self._remembered[row]}, count)
+        self._remembered = [0.0] * len(self.parts)
         logs = step % self.log_every == 0
         shares = self._shares() if logs else {}
         found = [
@@ -138,12 +138,15 @@ class Cohort:
     def _due(self) -> int:
         """How many updates follow the step just taken."""
         due = updates_due(self.step_count, self.num_envs, self.plan)
-        if not due or not self._can_draw():
+        if not due:
             return 0
         for stage in self._stages:
-            stage.forget()
+            stage.forget()  # first: what is forgotten with this step may have been all that could be drawn
+        drawable = [stage.drawable for stage in self._stages]
+        if not self._can_draw(drawable):
+            return 0
         self._updated_at = self.step_count
-        self._remembered += due * self._stages[0].drawable
+        self._remembered = [sofar + due * now for sofar, now in zip(self._remembered, drawable, strict=True)]
         return due
 
     def _learn(self, count: int) -> None:
@@ -170,15 +173,16 @@ class Cohort:
         if self._ready is not None:
             self._ready.record()
 
-    def _can_draw(self) -> bool:
-        able = [bool(len(each.collector.replay)) for each in self.parts]
-        if any(able) and not all(able):
-            late = [str(part.streams.seed) for part, ready in zip(self.parts, able, strict=True) if not ready]
+    def _can_draw(self, drawable: list[int]) -> bool:
+        """Whether all seeds have something to learn from, or none has."""
+        if any(drawable) and not all(drawable):
+            late = [str(part.streams.seed) for part, count in zip(self.parts, drawable, strict=True) if not count]
             raise RunError(
-                f"seed {', '.join(late)} has not finished an episode by step {self.step_count}, where others learn "
-                "already: seeds must learn in step. Raise --agent.learning-starts, or run the seeds one by one."
+                f"seed {', '.join(late)} has no finished episode to learn from at step {self.step_count}, where others "
+                "have: seeds must learn in step. Raise --agent.learning-starts or --agent.capacity, or run the seeds "
+                "one by one."
             )
-        return all(able)
+        return all(drawable)
 
     def _shares(self) -> Metrics:
         whole = max(time.monotonic() - self._began, 1e-9)

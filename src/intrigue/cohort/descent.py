@@ -35,7 +35,7 @@ class Descent:
         self._stacked, self._loss_of, self._refusal = stacked, loss_of, refusal
         self._losses = torch.compile(self._plain_losses) if compiled else self._plain_losses
         self._adam = StackedAdam(stacked, solos, capturable=device.type == "cuda")
-        self._guard = Guard(self._adam.optimizer, device)
+        self._guard = Guard(self._adam.optimizer, device, stacked.size)
 
     def __call__(self, *inputs: Any) -> Tensor:
         """One step; what was noted, (S, ...)."""
@@ -59,7 +59,8 @@ class Descent:
                 yield weight
                 yield from self._adam.optimizer.state[weight].values()
 
-    def check(self) -> None:
-        """Stop if a step since the last look was refused. Waits for the device."""
-        if self._guard.tripped():
-            raise NonFiniteError(self._refusal)
+    def check(self, seeds: Sequence[int]) -> None:
+        """Stop if a step since the last look was refused, and say whose loss was at fault. Waits for the device."""
+        if faulty := self._guard.tripped():
+            whose = f"seed {', '.join(str(seeds[row]) for row in faulty)}: " if len(seeds) > 1 else ""
+            raise NonFiniteError(f"{whose}{self._refusal}")

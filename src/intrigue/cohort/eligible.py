@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from intrigue.agents.ddpg import DDPG
 from intrigue.curiosity import Curiosity
+from intrigue.rewards.mix import Mix
 from intrigue.training.replay import ReplayParts
 
 
@@ -34,6 +35,9 @@ def _bonus_refusal(curiosity: Curiosity) -> str | None:
         f"the bonus is scaled by {cfg.scale!r} (--curiosity.scale none or value)": cfg.scale not in ("none", "value"),
         "observations are normalised (--curiosity.obs-norm none)": cfg.obs_norm != "none",
         "the bonus's weight is scheduled (--curiosity.int-coef-steps 0)": cfg.int_coef_steps > 0,
+        "the weight of a part of it is scheduled by steps (schedule(...))": any(
+            isinstance(each, Mix) and each.schedules for each in curiosity.reward.modules()
+        ),
         "encodings are disturbed (--curiosity.feature-noise 0)": cfg.feature_noise > 0,
     }
     return next((reason for reason, given in problems.items() if given), None)

@@ -49,6 +49,7 @@ class Update:
         first = parts[0]
         agent, curiosity = first.agent, first.curiosity
         assert isinstance(agent, DDPG)
+        self._seeds = [each.streams.seed for each in parts]
         self._idle = curiosity.cfg.idle
         self._coefficient = curiosity.coefficient()
         self._rate = agent.cfg.target_rate
@@ -78,7 +79,8 @@ class Update:
             how = {"compiled": compiled and not draws}
             self._bonus = Descent(self._curiosities, _bonus_loss, optimizers, REFUSAL, **how)
         self._names = (*NOTED, *(f"{PART}{name}" for name in names), *ddpg.NOTED)
-        self._sums = torch.zeros(len(parts), len(self._names), device=device)
+        # In float64 sums of float32 are exact, so that means do not hang on when somebody looked in between.
+        self._sums = torch.zeros(len(parts), len(self._names), dtype=torch.float64, device=device)
         # On a CPU what torch.compile makes of flags among bytes is no C++ (torch 2.13); there is little to gain there.
         fuse = compiled and device.type == "cuda"
         self._look = torch.compile(self._plain_look) if fuse else self._plain_look
@@ -99,7 +101,7 @@ class Update:
     def take(self) -> list[dict[str, float]]:
         """What each seed's updates since the last look gave, summed. Waits for the device."""
         for each in self._descents():
-            each.check()
+            each.check(self._seeds)
         table = self._sums.tolist()
         self._sums.zero_()
         count, self.count = self.count, 0

@@ -75,11 +75,7 @@ class Keep:
     @property
     def low(self) -> int:
         """The first step whose observations can be rebuilt."""
-        return self.low_at(self.ring.head)
-
-    def low_at(self, head: int) -> int:
-        """The same when `head` rows have been written."""
-        first = self.first_at(head)
+        first = self.first_at(self.ring.head)
         return first + max(self.stack - 1, 0) if first else 0
 
     def begin(self, frames: Array) -> None:

@@ -60,14 +60,16 @@ class Stage:
         """Let draws know which steps are not remembered any more."""
         keep, episodes = self.replay.keep, self.replay.episodes
         assert episodes is not None
-        episodes.show(keep.low_at(keep.ring.head + self._rows))
+        keep.first = keep.first_at(keep.ring.head + self._rows)  # kept: a chunk of steps is passed over once
+        episodes.show(keep.low)
 
     @property
     def drawable(self) -> int:
-        """Transitions that count as drawable, those held back included."""
-        keep, steps = self.replay.keep, self.replay.plan.steps
-        low = keep.low_at(keep.ring.head + self._rows)
-        return max(0, keep.steps + self.count - steps + 1 - low) * keep.num_envs
+        """Transitions that can be drawn, those held back counted with them; to be asked after `forget`."""
+        keep, episodes = self.replay.keep, self.replay.episodes
+        if not episodes:
+            return 0
+        return max(0, keep.steps + self.count - self.replay.plan.steps + 1 - keep.low) * keep.num_envs
 
     def _arrays(self, action: Array, step: PoolStep) -> Taken:
         def room_for(one: Array) -> Array:
