@@ -101,7 +101,9 @@ def refuse_too_large(needs: Sequence[Footprint]) -> None:
 def free_bytes(device: torch.device) -> int | None:
     """Bytes that can still be taken there; None where the system does not say."""
     if device.type == "cuda":
-        return int(torch.cuda.mem_get_info(device)[0])
+        # What torch holds of it and does not use, after an earlier run in this process, is free for the next.
+        idle = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return int(torch.cuda.mem_get_info(device)[0]) + idle
     known = [each for each in (_machine_free(), _group_free()) if each is not None]
     return min(known) if known else None
 

@@ -192,7 +192,7 @@ def test_why_seeds_do_not_learn_together(made):
     parts = made()
     assert apart_because(cfg, parts, 8) is None
     parts.footprint = replace(parts.footprint, bytes=10**17)
-    assert "together their replays need 800 PB, cpu has " in apart_because(cfg, parts, 8)
+    assert "together their replays need 1,600 PB, cpu has " in apart_because(cfg, parts, 8)
     rollouts = resolve(TINY)
     ppo = build(rollouts)
     try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -78,6 +79,7 @@ def start_seeds(plans: Sequence[Plan], *, out: Path | None = None, quiet: bool =
                 if reason is None:
                     stack.push(closed.pop_all())
                     born.append(parts)
+            del parts  # the memory of seeds that are trained one after another is the next one's
             staging.publish()
         stop.raise_if_set("stopped before the runs began; nothing was written")
         folders = nest.publish()
@@ -150,7 +152,8 @@ def _conduct(
                 _say(f"seed {run.cfg.run.seed}, {number} of {len(openers)}", quiet)
                 drive([run], stop, place, quiet=quiet)
                 done.append(run.finish())
-            del run  # its memory is the next one's
+            del run
+            gc.collect()  # its memory is the next one's, and its updates refer to themselves
         _together(live, stop, place, quiet)
         done += [run.finish() for run in live]
     return sorted(done, key=lambda run: run.config.run.seed)
@@ -167,6 +170,7 @@ def _together(runs: Sequence[LiveRun], stop: StopRequest, place: Path, quiet: bo
             _say(f"seeds behind the others, at step {lowest}: {seeds}; they go on to step {until} first", quiet)
         with of_seed(behind[0].cfg.run.seed) if len(behind) == 1 else contextlib.nullcontext():
             drive(behind, stop, place, quiet=quiet, until=until)
+        gc.collect()  # what they learned in by themselves, before all are stacked
 
 
 def _say(text: str, quiet: bool) -> None:

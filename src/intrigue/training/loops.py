@@ -8,6 +8,7 @@ from typing import TypeAlias
 from intrigue.cohort.eligible import refusal
 from intrigue.cohort.loop import stacked
 from intrigue.config import RunConfig
+from intrigue.errors import RunError
 from intrigue.footprint import free_bytes, readable
 from intrigue.training.parts import Parts
 from intrigue.training.replay import ReplayParts, replay
@@ -33,9 +34,14 @@ def loop_all(parts: Sequence[AnyParts], warmup_steps: int, stops: Stops) -> Iter
     Raises:
         RunError: one of them failed; the message names its seed where there are several.
     """
-    able = [each for each in parts if isinstance(each, ReplayParts) and refusal(each, warmup_steps) is None]
-    if len(able) == len(parts):
-        return stacked(able, stops)
+    replays = [each for each in parts if isinstance(each, ReplayParts)]
+    refused = {each.streams.seed: reason for each in replays if (reason := refusal(each, warmup_steps))}
+    if len(replays) == len(parts) and not refused:
+        return stacked(replays, stops)
+    if len(parts) > 1:
+        # `apart_because` looked at one; the replay of another may have found no room beside it on the device.
+        told = "; ".join(f"seed {seed}: {reason}" for seed, reason in refused.items())
+        raise RunError(f"{told}. Take up fewer seeds at once, with `intrigue resume` of their own folders.")
     (alone,) = parts
     return ([progress] for progress in loop(alone, warmup_steps))
 
@@ -47,7 +53,8 @@ def apart_because(cfg: RunConfig, parts: AnyParts, seeds: int) -> str | None:
     if reason := refusal(parts, cfg.curiosity.warmup_steps):
         return reason
     need, free = parts.footprint, free_bytes(parts.footprint.device)
-    if free is not None and seeds * need.bytes > free:
-        whole = readable(seeds * need.bytes)
+    # Each replay is there by itself until it is copied into the stack of all.
+    if free is not None and 2 * seeds * need.bytes > free:
+        whole = readable(2 * seeds * need.bytes)
         return f"together their replays need {whole}, {need.device.type} has {readable(free)} free"
     return None
