@@ -44,6 +44,7 @@ def test_two_seeds_of_a_preset_from_the_command_line(tmp_path: Path, capsys: pyt
         "nnm-urlb-small on dmc/cartpole_swingup: 2 seeds, 2 environments each, one update per 2 steps"
     )
     assert (found["seeds"], found["envs"], found["train_every"], found["execution"]) == ([3, 4], 2, 2, "plain")
+    assert found["workers"] == 1, "as seeds side by side are trained"
     assert (found["updates"], found["steps"]) == (6, 12), "one update per two steps of each seed"
     assert found["update_milliseconds_per_seed"] == found["update_milliseconds"] / 2
     assert f"{found['update_milliseconds']:,.1f} ms, {found['update_milliseconds_per_seed']:.1f} per seed" in out

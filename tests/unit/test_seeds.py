@@ -20,7 +20,7 @@ from intrigue.run.drive import mean_of
 from intrigue.run.names import original_text, seed_name, seed_of, seeds_stem
 from intrigue.run.seed_folder import seed_runs
 from intrigue.run.stops import next_mark, next_stop
-from intrigue.training.build import build
+from intrigue.training.build import build, crew_of
 from intrigue.training.loops import apart_because, loop_all
 from intrigue.training.of_seed import of_seed
 
@@ -185,6 +185,13 @@ def test_a_failure_is_named_by_its_seed_and_keeps_its_kind():
         raise NonFiniteError("the loss is NaN")
     with pytest.raises(ConfigError, match=r"^wrong$"), of_seed(7):
         raise ConfigError("wrong")
+
+
+def test_seeds_side_by_side_step_in_processes_of_their_own_on_any_core():
+    """Alone a run keeps what was asked for; every seed of several would be pinned to the same first core."""
+    here, pinned = small(**{"pool.workers": 0}), small(**{"pool.workers": 2, "pool.pin": True})
+    assert [crew_of(cfg, 1) for cfg in (here, pinned)] == [here.pool, pinned.pool]
+    assert [(crew.workers, crew.pin) for crew in (crew_of(here, 3), crew_of(pinned, 3))] == [(1, False), (2, False)]
 
 
 def test_why_seeds_do_not_learn_together(made):

@@ -29,7 +29,7 @@ from intrigue.envs.config import worker_count
 from intrigue.execution import pick_mode
 from intrigue.replay.plan import ReplayPlan, updates_due
 from intrigue.run.driver import use_threads
-from intrigue.training.build import build
+from intrigue.training.build import build, crew_of
 from intrigue.training.replay import ReplayParts
 
 CEILING_SECONDS = 3.0  # before training and again after it: a shared machine is not equally fast twice
@@ -70,7 +70,7 @@ def measured(
     use_threads(cfg.run.threads)
     began = time.perf_counter()
     with contextlib.ExitStack() as stack:
-        parts = [_replay_parts(stack, cfg.with_run(seed=seed)) for seed in seeds]
+        parts = [_replay_parts(stack, cfg.with_run(seed=seed), len(seeds)) for seed in seeds]
         device, pools = parts[0].collector.replay.device, [each.collector.pool for each in parts]
         if device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(device)
@@ -99,7 +99,7 @@ def measured(
             "staleness_updates": engine.staleness,
             "seeds": list(seeds),
             "envs": envs,
-            "workers": worker_count(cfg.pool),
+            "workers": worker_count(crew_of(cfg, len(seeds))),
             "train_every": plan.train_every,
             "start_seconds": started,
             "ceiling_before": before,
@@ -202,8 +202,8 @@ def told(figures: dict[str, Any]) -> str:
     )
 
 
-def _replay_parts(stack: contextlib.ExitStack, cfg: RunConfig) -> ReplayParts:
-    parts = stack.enter_context(contextlib.closing(build(cfg)))
+def _replay_parts(stack: contextlib.ExitStack, cfg: RunConfig, beside: int) -> ReplayParts:
+    parts = stack.enter_context(contextlib.closing(build(cfg, beside=beside)))
     assert isinstance(parts, ReplayParts)
     return parts
 

@@ -13,7 +13,7 @@ from intrigue.agents.registry import AGENTS
 from intrigue.collect import Collector
 from intrigue.config import RunConfig
 from intrigue.curiosity import Curiosity
-from intrigue.envs.config import worker_count
+from intrigue.envs.config import PoolConfig, worker_count
 from intrigue.envs.pool import Pool, make_pool
 from intrigue.envs.registry import ENVS
 from intrigue.errors import ConfigError, Problem
@@ -47,16 +47,23 @@ def build(cfg: RunConfig, plugins: Sequence[Path] = (), *, beside: int = 1) -> P
     for path in plugins:
         ENVS.add_file(path)
     refuse_ahead(cfg, device)
-    crew = cfg.pool
-    if beside > 1 and worker_count(crew) == 0 and not cfg.env_options.get("native_vector"):
-        # What a pool gives does not hang on its workers; in this process one seed's step would wait for another's.
-        crew = dataclasses.replace(crew, workers=1)
-    pool = make_pool(cfg.env_id, cfg.env_options, crew, cfg.run.seed, plugins)
+    pool = make_pool(cfg.env_id, cfg.env_options, crew_of(cfg, beside), cfg.run.seed, plugins)
     try:
         return assemble(cfg, pool, device)
     except BaseException:
         pool.close()
         raise
+
+
+def crew_of(cfg: RunConfig, beside: int) -> PoolConfig:
+    """Who steps the environments of one of `beside` runs at the same time. What a pool gives does not hang on it."""
+    crew = cfg.pool
+    if beside == 1:
+        return crew
+    crew = dataclasses.replace(crew, pin=False)  # every run would take the same first cores
+    if worker_count(crew) or cfg.env_options.get("native_vector"):
+        return crew
+    return dataclasses.replace(crew, workers=1)  # in this process one seed's step would wait for another's
 
 
 def assemble(cfg: RunConfig, pool: Pool, device: torch.device) -> Parts | ReplayParts:
