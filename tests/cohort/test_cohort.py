@@ -242,7 +242,9 @@ def test_what_cannot_be_stacked_is_named(made, preset, changes, said):
     assert "warmup-steps" in refusal(made("scratch-urlb", 0), 100)
 
 
-@pytest.mark.parametrize(("preset", "seeds"), [("nnm-urlb", SEEDS), ("nnm-ensemble-urlb", SEEDS[:1])])
+@pytest.mark.parametrize(
+    ("preset", "seeds"), [pytest.param("nnm-urlb", SEEDS, marks=pytest.mark.slow), ("nnm-ensemble-urlb", SEEDS[:1])]
+)
 def test_compiled_updates_are_the_plain_ones(made, monkeypatch, preset, seeds):
     """As torch.compile traces them, forward and backward; which kernels it makes of that is not asked here."""
     monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="aot_eager"))
