@@ -37,6 +37,9 @@ class Engine(Protocol):
         Every one of them is a span `update`.
         """
 
+    def update(self) -> None:
+        """One update of every seed by itself."""
+
 
 class OneByOne:
     """Seeds in turn, each exactly as `intrigue train` runs it alone."""
@@ -68,6 +71,10 @@ class OneByOne:
         due = updates_due(self._steps, taken, self._rhythm)
         for _ in range(due):
             with self.clock.span("update"):
-                for each in self.parts:
-                    _update(each, Clock())
+                self.update()
         return due
+
+    def update(self) -> None:
+        """One update of every seed by itself."""
+        for each in self.parts:
+            _update(each, Clock())

@@ -40,6 +40,10 @@ class Together:
         self.cohort.step()
         return self.cohort._update.count - before
 
+    def update(self) -> None:
+        """One update of every seed by itself."""
+        self.cohort._learn(1)
+
 
 def engine_of(parts: Sequence[ReplayParts]) -> Engine:
     """What `intrigue train` would train these with."""

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from intrigue.cohort.stack import Stacked
+from intrigue.errors import RunError
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
 SETTINGS = ("betas", "eps", "weight_decay", "amsgrad", "maximize")  # of a group, all but the rate
@@ -68,7 +69,11 @@ class StackedAdam:
 def _steps(owned: Sequence[dict[str, Tensor]]) -> float:
     counts = {float(own.get("step", 0.0)) for own in owned}
     if len(counts) > 1:
-        raise ValueError(f"the seeds have taken different numbers of steps: {sorted(counts)}. They must learn in step.")
+        told = ", ".join(f"{count:.0f}" for count in sorted(counts))
+        raise RunError(
+            f"these seeds have learned {told} times and cannot go on in step. Take them up one by one: "
+            "`intrigue resume DIR/seed-N`."
+        )
     return counts.pop()
 
 

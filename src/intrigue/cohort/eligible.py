@@ -16,6 +16,8 @@ def refusal(parts: ReplayParts, warmup_steps: int) -> str | None:
     replay = collector.replay
     if replay.keep.ring.device != replay.device:
         return "the replay is not where the networks are"
+    if replay.keep.stack:
+        return "observations are stacked frames"
     if len(collector.pool.groups) > 1:
         return "the environments step in groups"
     if collector.skills.spec is not None:
