@@ -60,8 +60,8 @@ MUTANTS = {
     ),
     "the bonus never leaves curiosity": Mutant(
         "curiosity.py",
-        "mixed = coefficient * bonus + cfg.ext_coef * extrinsic",
-        "mixed = 0 * bonus + cfg.ext_coef * extrinsic",
+        "Mixed(coefficient * bonus + cfg.ext_coef * extrinsic,",
+        "Mixed(0 * bonus + cfg.ext_coef * extrinsic,",
         "tests/unit/test_curiosity.py",
     ),
     "score changes what it measures": Mutant(
@@ -72,8 +72,8 @@ MUTANTS = {
     ),
     "curiosity learns before it scores": Mutant(
         "curiosity.py",
-        "            raw, parts =",
-        "            with torch.enable_grad():\n                self.learner.fit(prepared)\n            raw, parts =",
+        "        raw, parts =",
+        "        with torch.enable_grad():\n            self.learner.fit(prepared)\n        raw, parts =",
         "tests/unit/test_curiosity.py",
     ),
     "a stream ignores its seed": Mutant(
@@ -89,11 +89,11 @@ MUTANTS = {
         "tests/contract/test_agent_contract.py",
     ),
     "a replayed stack reaches into the episode before": Mutant(
-        "replay/keep.py", "back = np.where(over | ~valid, 0, following - left)", "back = following - left",
+        "replay/keep.py", "= np.where(over | ~valid, 0, after - left)", "= after - left",
         "tests/unit/test_replay.py",
     ),
     "a replayed end is followed by the reset": Mutant(
-        "replay/keep.py", "        successor[ends] = ended\n", "", "tests/unit/test_replay.py",
+        "replay/keep.py", "successor = np.where(over, ended, after)", "successor = after", "tests/unit/test_replay.py",
     ),
     "a window that is cut off looks at nothing": Mutant(
         "agents/dqn.py", "~batch.terminated[last, columns]", "~batch.ended[last, columns]",
@@ -102,6 +102,24 @@ MUTANTS = {
     "the online network values its own choice": Mutant(
         "agents/dqn.py", "value: Tensor = self.target(obs, skill)", "value: Tensor = self.online(obs, skill)",
         "tests/golden/test_dqn_golden.py",
+    ),
+    "what explores is never behind": Mutant(
+        "cohort/cohort.py",
+        "            self._follow()\n            self._begin_update()\n",
+        "            self._begin_update()\n            self._follow()\n",
+        "tests/cohort/test_cohort.py::test_with_overlap_the_actor_of_one_update_ago_explores",
+    ),
+    "what explores is two updates behind": Mutant(
+        "cohort/cohort.py", "        if held_back:\n            self._follow()\n", "",
+        "tests/cohort/test_cohort.py::test_each_seed_is_what_it_is_alone",
+    ),
+    "seeds draw from the first one's stream": Mutant(
+        "cohort/lanes.py", "            fill(row, generator)\n", "            fill(row, generators[0])\n",
+        "tests/cohort/test_lanes.py",
+    ),
+    "a step that is not finite is taken": Mutant(
+        "guard.py", "        self._skip.copy_(bad.any())\n", "",
+        "tests/cohort/test_cohort.py::test_a_loss_that_is_not_finite_changes_no_weight_and_stops_the_run",
     ),
 }  # fmt: skip
 
