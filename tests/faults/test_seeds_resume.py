@@ -16,6 +16,7 @@ import time
 
 import pytest
 import torch
+from run_ends import CLOCK, kept, told
 from test_kill_and_resume import forked
 
 from intrigue.config import resolve
@@ -50,7 +51,6 @@ SHRUNK = {
     "reward.feature_dim": 8,
     "reward.hidden": 8,
 }
-CLOCK = ("wall_seconds", "charts/SPS", "time/collect_fraction", "time/curiosity_fraction")
 
 
 def shrunk(**changes):
@@ -59,16 +59,6 @@ def shrunk(**changes):
 
 def plans(**changes):
     return [Plan(shrunk(seed=seed, **changes)) for seed in SEEDS]
-
-
-def kept(path):
-    folder = RunFolder(path)
-    return {mark: snapshot.load(folder, mark).digest for mark in snapshot.marks_of(folder)}
-
-
-def told(columns):
-    """A table without what a clock wrote."""
-    return {name: [repr(each) for each in column] for name, column in columns.items() if name not in CLOCK}
 
 
 def same_end(runs, calm):

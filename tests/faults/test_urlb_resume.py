@@ -10,6 +10,7 @@ import random
 import signal
 
 import pytest
+from run_ends import kept, told
 from test_kill_and_resume import forked
 
 from intrigue.config import resolve
@@ -37,7 +38,6 @@ SHRUNK = {
     "reward.feature_dim": 8,
     "reward.hidden": 8,
 }
-CLOCK = ("wall_seconds", "charts/SPS", "time/collect_fraction", "time/curiosity_fraction")
 
 
 def shrunk(**changes):
@@ -48,17 +48,6 @@ def shrunk(**changes):
 def calm(tmp_path_factory):
     """The run that nobody disturbs."""
     return start(shrunk(), out=tmp_path_factory.mktemp("calm") / "run", quiet=True)
-
-
-def kept(path):
-    """The digests of a run's snapshots, by their steps."""
-    folder = RunFolder(path)
-    return {mark: snapshot.load(folder, mark).digest for mark in snapshot.marks_of(folder)}
-
-
-def told(columns):
-    """A table without what a clock wrote."""
-    return {name: [repr(each) for each in column] for name, column in columns.items() if name not in CLOCK}
 
 
 def same_end(run, calm):

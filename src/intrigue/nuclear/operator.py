@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, library
 
 from intrigue.nuclear import native, reference
 from intrigue.nuclear.dispatch import resolve_method
@@ -20,7 +20,7 @@ from intrigue.nuclear.forms import Center, Form
 from intrigue.nuclear.reference import Norms, shift
 from intrigue.nuclear.source import Gathered, gathered_source, stack_source
 
-_LIBRARY = torch.library.Library("intrigue", "FRAGMENT")
+_LIBRARY = library.Library("intrigue", "FRAGMENT")
 _LIBRARY.define("nuclear(Tensor z, str form, str center, str method) -> Tensor")
 _LIBRARY.define(
     "nuclear_gathered(Tensor query, Tensor table, Tensor index, str form, str center, str method) -> Tensor"
@@ -92,8 +92,8 @@ def _fake_nuclear_gathered(query: Tensor, table: Tensor, index: Tensor, form: st
 for _device in ("CPU", "CUDA"):
     _LIBRARY.impl("nuclear", _nuclear, _device)
     _LIBRARY.impl("nuclear_gathered", _nuclear_gathered, _device)
-torch.library.register_fake("intrigue::nuclear", _fake_nuclear, lib=_LIBRARY)
-torch.library.register_fake("intrigue::nuclear_gathered", _fake_nuclear_gathered, lib=_LIBRARY)
+library.register_fake("intrigue::nuclear", _fake_nuclear, lib=_LIBRARY)
+library.register_fake("intrigue::nuclear_gathered", _fake_nuclear_gathered, lib=_LIBRARY)
 
 NUCLEAR = torch.ops.intrigue.nuclear.default
 NUCLEAR_GATHERED = torch.ops.intrigue.nuclear_gathered.default
@@ -134,5 +134,5 @@ def _leading(x: Tensor, dim: int | None, size: int) -> Tensor:
     return x.expand(size, *x.shape) if dim is None else x.movedim(dim, 0)
 
 
-torch.library.register_vmap("intrigue::nuclear", _vmap_nuclear, lib=_LIBRARY)
-torch.library.register_vmap("intrigue::nuclear_gathered", _vmap_nuclear_gathered, lib=_LIBRARY)
+library.register_vmap("intrigue::nuclear", _vmap_nuclear, lib=_LIBRARY)
+library.register_vmap("intrigue::nuclear_gathered", _vmap_nuclear_gathered, lib=_LIBRARY)
