@@ -6,6 +6,7 @@ import warnings
 
 import pytest
 import torch
+from torch import library
 
 from intrigue.nuclear import (
     Gathered,
@@ -17,6 +18,7 @@ from intrigue.nuclear import (
     nuclear_norm,
     nuclear_score,
 )
+from intrigue.nuclear.native import library as compiled_norms
 from intrigue.nuclear.operator import NUCLEAR, NUCLEAR_GATHERED
 
 
@@ -33,10 +35,10 @@ def rows(k=4, m=12):
 def test_operators_keep_their_promises_to_torch(dtype):
     checks = ("test_schema", "test_faketensor")
     z = torch.randn(2, 3, 5, 8, generator=rng()).to(dtype)
-    torch.library.opcheck(NUCLEAR, (z, "score", "none", "auto"), test_utils=checks)
+    library.opcheck(NUCLEAR, (z, "score", "none", "auto"), test_utils=checks)
     given = rows()
     parts = (given.query.to(dtype), given.table.to(dtype), given.index)
-    torch.library.opcheck(NUCLEAR_GATHERED, (*parts, "norm", "first", "auto"), test_utils=checks)
+    library.opcheck(NUCLEAR_GATHERED, (*parts, "norm", "first", "auto"), test_utils=checks)
 
 
 @pytest.mark.parametrize("given", [torch.randn(7, 5, 8, generator=rng()), rows()])
@@ -107,17 +109,17 @@ def test_without_a_compiler_the_gram_method_serves(monkeypatch):
 def test_a_broken_compiler_is_no_error(monkeypatch, tmp_path):
     monkeypatch.setenv("CC", "false")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    found = native.library.__wrapped__()
+    found = compiled_norms.__wrapped__()
     assert found.norms is None
     assert "could not build" in found.reason
 
 
 def test_the_library_is_built_once_and_kept(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert native.library.__wrapped__().norms is not None
+    assert compiled_norms.__wrapped__().norms is not None
     [kept] = (tmp_path / "intrigue").iterdir()
     written = kept.stat().st_mtime_ns
-    assert native.library.__wrapped__().norms is not None
+    assert compiled_norms.__wrapped__().norms is not None
     assert [path.stat().st_mtime_ns for path in (tmp_path / "intrigue").iterdir()] == [written]
 
 
