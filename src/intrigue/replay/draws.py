@@ -113,14 +113,13 @@ class Episodes:
         self._written, self._low = total, low
 
     def read_off(self, keep: Keep) -> None:
-        """Find the episodes again among the rows that are kept."""
+        """Find the episodes again among the rows that are kept; `show` lets draws know of them."""
         self._begun = [keep.first] * keep.num_envs
         self._finished.clear()
         self._number = self._written = 0
         self._low = -1
         over, valid = keep.endings(keep.first, keep.steps)
         self.note(keep.first, over, valid)
-        self.show(keep.low)
 
     def finished(self) -> list[tuple[int, int, int]]:
         """First step, last step and environment of each, in the order in which they ended."""

@@ -74,6 +74,7 @@ class Replay:
         self.keep.cut(frames)
         if self.episodes is not None:
             self.episodes.read_off(self.keep)
+            self.episodes.show(self.keep.low)
         self._admit()
 
     def adopt(self, head: int, steps: int) -> None:
@@ -81,6 +82,7 @@ class Replay:
         self.keep.adopt(head, steps)
         if self.episodes is not None:
             self.episodes.read_off(self.keep)
+            self.episodes.show(self.keep.low)
         self._admit()
 
     def current(self) -> Tensor:
@@ -161,6 +163,7 @@ class Replay:
         self.rng.set_state(state["rng"].cpu())
         if self.episodes is not None:
             self.episodes.read_off(self.keep)
+            self.episodes.show(self.keep.low)
         if self.priorities is not None:
             self.priorities.load_state_dict(state["priorities"])
 
