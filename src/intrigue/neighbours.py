@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from intrigue.approximate import approximate_rows
+from intrigue.smallest import smallest
 
 # 2^24 float32 distances = 64 MiB at a time.
 CHUNK_ELEMENTS = 1 << 24
@@ -117,7 +118,7 @@ def _picked(
         if own != "no":
             # Rounding could put a close other row before the row itself; -inf keeps the row first.
             distance[:, start:].diagonal().fill_(torch.inf if own == "skip" else -torch.inf)
-        yield slice(start, start + part.shape[0]), distance.topk(k, largest=False).indices
+        yield slice(start, start + part.shape[0]), smallest(distance, k)
 
 
 def _own_rows(rows: slice, like: Tensor) -> Tensor:
