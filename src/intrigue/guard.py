@@ -5,6 +5,7 @@ A device is not waited for: the fused optimiser itself is told to skip the step,
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import final
 
 import torch
@@ -13,10 +14,19 @@ from torch import Tensor
 
 @final
 class Guard:
-    """Stands before the steps of one fused optimiser, down the sum of `losses`."""
+    """Stands before the steps of one fused optimiser, down the sum of `losses`.
 
-    def __init__(self, optimizer: torch.optim.Optimizer, device: torch.device, losses: int = 1) -> None:
-        self.optimizer = optimizer
+    `step`: takes the optimiser's step in its place, and is handed a number () that is 1 where nothing may change.
+    """
+
+    def __init__(
+        self,
+        optimizer: torch.optim.Optimizer,
+        device: torch.device,
+        losses: int = 1,
+        step: Callable[[Tensor], None] | None = None,
+    ) -> None:
+        self.optimizer, self._take = optimizer, step
         self.refused = torch.zeros(losses, device=device)
         """How often each loss was not finite since the last look."""
         # What a fused optimiser looks at before it changes anything; torch's gradient scaler sets the same.
@@ -29,7 +39,10 @@ class Guard:
         bad = each - each != 0  # a number less itself is 0 unless it is infinite or none
         self._skip.copy_(bad.any())
         self.refused.add_(bad)
-        self.optimizer.step()
+        if self._take is None:
+            self.optimizer.step()
+        else:
+            self._take(self._skip)
 
     def tripped(self) -> list[int]:
         """Which losses were not finite since the last look, by their place. Waits for the device."""

@@ -1,11 +1,13 @@
 """One Adam for a stack of modules, of whose moments the optimiser of each seed sees its own row.
 
     adam = StackedAdam(stacked, [seed.optimizer for ...])     takes over what the seeds' optimisers have, if anything
-    adam.optimizer.zero_grad(); losses.sum().backward(); adam.optimizer.step()
+    adam.follow(slow, fast, rate)                             if there is something that follows the weights
+    adam.optimizer.zero_grad(); losses.sum().backward(); adam.step(skip)
     optimizer_state(seed.optimizer)                           reads the live moments
     load_optimizer_state(seed.optimizer, ...); adam.adopt()   to be called again after a load: it exchanges the moments
 
 Adam works number by number, so one step over (S, ...) is the step of every seed; `step`, which counts them, is shared.
+On a GPU a step is `cohort.adam_kernels`, elsewhere torch's own.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
+from intrigue.cohort.adam_fused import adam_step, kernels_run_on
 from intrigue.cohort.stack import Stacked
 from intrigue.errors import RunError
 
@@ -52,7 +55,58 @@ class StackedAdam:
                 "step": torch.zeros((), dtype=torch.float32, device=leaf.device),
                 **{name: torch.zeros_like(leaf) for name in MOMENTS},
             }
+        plain = not (group["weight_decay"] or group["maximize"])
+        floats = all(leaf.dtype == torch.float32 and leaf.is_contiguous() for leaf in self._leaves)
+        # The kernels read the rate on the device, where it is a tensor for a capture.
+        self._fused = capturable and plain and floats and kernels_run_on(self._leaves[0].device)
+        self._followers: list[Tensor] | None = None
+        self._others: tuple[list[Tensor], list[Tensor]] = [], []
+        self._follow_rate = 0.0
         self.adopt()
+
+    def follow(self, slow: Sequence[Tensor], fast: Sequence[Tensor], rate: float) -> None:
+        """From here on every step, skipped or not, is followed by slow ← slow + rate (fast − slow).
+
+        In the same pass over the memory if the kernels run and every leaf is among `fast`.
+        """
+        pairs = {id(weight): (one, weight) for one, weight in zip(slow, fast, strict=True)}
+        if self._fused and all(id(leaf) in pairs for leaf in self._leaves):
+            self._followers = [pairs.pop(id(leaf))[0] for leaf in self._leaves]
+        self._others = [one for one, _ in pairs.values()], [weight for _, weight in pairs.values()]
+        self._follow_rate = rate
+
+    @torch.no_grad()
+    def step(self, skip: Tensor) -> None:
+        """One step down the leaves' gradients; none where `skip`, a number () on the device, is 1."""
+        if self._fused:
+            self._by_kernels(skip)
+        else:
+            vars(self.optimizer)["found_inf"] = skip  # what a fused optimiser looks at before it changes anything
+            self.optimizer.step()
+        if self._others[0]:
+            torch._foreach_lerp_(*self._others, self._follow_rate)
+
+    def _by_kernels(self, skip: Tensor) -> None:
+        group, state = self.optimizer.param_groups[0], self.optimizer.state
+        moved = [place for place, leaf in enumerate(self._leaves) if leaf.grad is not None]
+        leaves = [self._leaves[place] for place in moved]
+        adam_step(
+            leaves,
+            [leaf.grad for leaf in leaves if leaf.grad is not None],
+            [state[leaf]["exp_avg"] for leaf in leaves],
+            [state[leaf]["exp_avg_sq"] for leaf in leaves],
+            [state[leaf]["step"] for leaf in leaves],
+            group["lr"],
+            betas=group["betas"],
+            eps=group["eps"],
+            skip=skip,
+            followers=None if self._followers is None else [self._followers[place] for place in moved],
+            follow_rate=self._follow_rate,
+        )
+        if self._followers is not None:
+            for follower, leaf in zip(self._followers, self._leaves, strict=True):
+                if leaf.grad is None:  # the loss does not depend on it; as in torch's own step it stays where it is
+                    follower.lerp_(leaf, self._follow_rate)
 
     @torch.no_grad()
     def adopt(self) -> None:

@@ -1,0 +1,27 @@
+"""Run as a script: the Adam kernels on a CPU, through Triton's interpreter; writes what they made of it to a file.
+
+A process of its own, because Triton decides at import whether it interprets.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+os.environ["TRITON_INTERPRET"] = "1"
+
+import torch
+
+from adam_cases import CASES, by_kernels, stacked_steps
+
+
+def main(file: str) -> None:
+    torch.set_num_threads(1)
+    found = {name: by_kernels(case, "cpu") for name, case in CASES.items()}
+    ways = [(seeds, partly) for seeds in (1, 2) for partly in (False, True)]
+    stacks = {way: stacked_steps(way[0], capturable=True, partly=way[1]) for way in ways}
+    torch.save({"cases": found, "stacks": stacks}, file)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,126 @@
+"""The Adam kernels on a CPU, through Triton's interpreter, against torch's own Adam; and `StackedAdam.step`."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from adam_cases import CASES, KEPT, begin, by_torch, stacked_steps
+from intrigue.cohort.adam_fused import adam_step, kernels_run_on
+from intrigue.guard import Guard
+
+
+@pytest.fixture(scope="module")
+def interpreted(tmp_path_factory):
+    """What the kernels find."""
+    pytest.importorskip("triton", reason="Triton is published for Linux only")
+    script, file = Path(__file__).parents[1] / "adam_interpreted.py", tmp_path_factory.mktemp("adam") / "found.pt"
+    done = subprocess.run([sys.executable, str(script), str(file)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return torch.load(file)
+
+
+# Below that a number is a difference of much larger ones; squares are none.
+SMALLEST = {"weight": 2e-6, "follower": 2e-6, "exp_avg": 1e-7, "exp_avg_sq": 0.0, "step": 0.0}
+
+
+def assert_all_close(found, wanted):
+    """States after every step; float32 against float64."""
+    for time, (one, other) in enumerate(zip(found, wanted, strict=True)):
+        for name in other:
+            for place, (got, due) in enumerate(zip(one[name], other[name], strict=True)):
+                where = f"{name} {place} at step {time}: "
+                torch.testing.assert_close(got.double(), due, rtol=1e-6, atol=SMALLEST[name], msg=where.__add__)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_steps_are_those_of_torch(interpreted, name):
+    assert_all_close(interpreted["cases"][name], by_torch(CASES[name]))
+
+
+def test_a_skipped_step_leaves_everything_but_followers_to_the_bit(interpreted):
+    case = CASES["followed and skipped"]
+    before = [begin(case)[0], *interpreted["cases"]["followed and skipped"]]
+    for time in range(case.steps):
+        for name in ("weight", *KEPT):
+            pairs = zip(before[time][name], before[time + 1][name], strict=True)
+            assert all(torch.equal(*pair) for pair in pairs) == (time in case.skipped), (name, time)
+        moved = zip(before[time]["follower"], before[time + 1]["follower"], strict=True)
+        assert not any(torch.equal(*pair) for pair in moved), time
+
+
+def test_the_reference_is_adam_by_hand():
+    """Two steps of one weight: what every other test is measured against."""
+    weight = torch.nn.Parameter(torch.tensor([1.0], dtype=torch.float64))
+    adam = torch.optim.Adam([weight], lr=0.25, betas=(0.5, 0.75), eps=0.5, foreach=False)
+    weight.grad = torch.tensor([2.0], dtype=torch.float64)
+    adam.step()
+    assert weight.item() == pytest.approx(1 - 0.25 * 2 / (2 + 0.5))  # m = 1, v = 1; corrected 2 and 4
+    weight.grad.fill_(4.0)
+    adam.step()  # m = 1 + (4 - 1) / 2, v = 1 + (16 - 1) / 4
+    assert weight.item() == pytest.approx(0.8 - 0.25 * (2.5 / 0.75) / (math.sqrt(4.75 / 0.4375) + 0.5))
+
+
+@pytest.mark.parametrize("partly", [False, True])
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_a_stack_steps_by_kernels_as_by_torch(interpreted, seeds, partly):
+    wanted = stacked_steps(seeds, capturable=False, partly=partly)
+    for found, due in zip(interpreted["stacks"][seeds, partly], wanted, strict=True):
+        assert set(found) == set(due)
+        assert due["0.step"] == 4, "one of five was skipped"
+        for name in due:
+            torch.testing.assert_close(found[name], due[name], rtol=2e-6, atol=1e-7, msg=name.__add__)
+
+
+def test_what_follows_a_stack_on_a_cpu_follows():
+    """slow ← slow + 0.1 (fast - slow) five times, of a buffer that stays at 1; the weight's copy is not told to."""
+    [whole], [partly] = (stacked_steps(1, capturable=False, partly=each) for each in (False, True))
+    torch.testing.assert_close(whole["slow_mean"], torch.full((2,), 1 - 0.9**5))
+    torch.testing.assert_close(whole["slow_idle"], (1 - 0.9**5) * whole["idle"])
+    assert torch.equal(whole["slow.bias"], partly["slow.bias"])
+    assert not torch.equal(whole["slow.weight"], partly["slow.weight"])
+
+
+def test_a_guard_hands_its_verdict_to_the_step_it_was_given():
+    told = []
+    weight = torch.nn.Parameter(torch.zeros(1))
+    adam = torch.optim.Adam([weight], fused=True)
+    guard = Guard(adam, torch.device("cpu"), 2, step=lambda skip: told.append(skip.item()))
+    for losses in ([1.0, 2.0], [1.0, math.inf], [math.nan, 0.0], [0.0, 0.0]):
+        guard.step(torch.tensor(losses))
+    assert told == [0.0, 1.0, 1.0, 0.0]
+    assert guard.tripped() == [0, 1]
+    assert not adam.state, "the optimiser's own step was not taken"
+
+
+def wrong(change):
+    tensors = [[torch.zeros(2, 3)] for _ in range(4)]
+    change(tensors)
+    steps = [torch.zeros(())] * len(tensors[0])
+    adam_step(*tensors, steps, torch.tensor(0.1), betas=(0.9, 0.999), eps=1e-8, skip=torch.zeros(()))
+
+
+@pytest.mark.parametrize(
+    ("other", "why"),
+    [
+        (torch.zeros(3, 2), r"shape \(3, 2\)"),
+        (torch.zeros(2, 3, dtype=torch.float64), "float64"),
+        (torch.zeros(3, 2).mT, r"strides \(1, 2\)"),
+        (torch.zeros(2, 3, device="meta"), "on meta"),
+    ],
+)
+def test_what_kernels_would_read_wrongly_is_refused(other, why):
+    for kind in (1, 2, 3):
+        with pytest.raises(ValueError, match=why):
+            wrong(lambda tensors, kind=kind: tensors[kind].__setitem__(0, other))
+    with pytest.raises(ValueError, match="differ in length"):
+        wrong(lambda tensors: tensors[1].append(other))
+
+
+def test_a_cpu_takes_torchs_own_step():
+    assert not kernels_run_on(torch.device("cpu"))
