@@ -58,8 +58,8 @@ def test_nothing_waits_while_an_update_is_launched(made, preset):  # noqa: F811
     cohort = Cohort([made(preset, seed, **GPU, **{"run.execution": "plain"}) for seed in SEEDS])
     while cohort.step_count < 40:
         cohort.step()
-    torch.cuda.set_sync_debug_mode("error")
     try:
+        torch.cuda.set_sync_debug_mode("error")
         cohort._update._once()
     finally:
         torch.cuda.set_sync_debug_mode("default")

@@ -179,7 +179,9 @@ def told(figures: dict[str, Any]) -> str:
     seeds, envs, every = len(figures["seeds"]), figures["envs"], figures["train_every"]
     shares = ", ".join(f"{name} {share:.1%}" for name, share in figures["shares"].items())
     gpu = "" if figures["device_peak_mib"] is None else f", GPU {figures['device_peak_mib']:,.0f} MiB"
-    alone = f", {figures['update_milliseconds_per_seed']:.1f} per seed" if seeds > 1 else ""
+    # A GPU's updates are told apart by hundredths of a millisecond, a CPU's by whole ones.
+    digits = 3 if figures["update_milliseconds"] < 10 else 1
+    alone = f", {figures['update_milliseconds_per_seed']:.{digits}f} per seed" if seeds > 1 else ""
     apart = f", {figures['steps_per_second_per_seed']:,.1f} per seed" if seeds > 1 else ""
     behind = figures["staleness_updates"]
     whole = f"{figures['whole_steps']:,} steps ({figures['frames']:,} frames), {figures['whole_updates']:,} updates"
@@ -187,9 +189,9 @@ def told(figures: dict[str, Any]) -> str:
     return (
         f"{figures['preset']} on {figures['env']}: {_count(seeds, 'seed')}, {_count(envs, 'environment')} each, "
         f"one update per {_count(every, 'step')}, {figures['execution']} execution, {ENGINES[figures['engine']]}\n"
-        f"  one update        {figures['update_milliseconds']:>10,.1f} ms{alone}; median of {figures['updates']}, "
-        f"{figures['update_milliseconds_tenth']:,.1f} to {figures['update_milliseconds_nine_tenths']:,.1f} from tenth "
-        "to ninth tenth\n"
+        f"  one update        {figures['update_milliseconds']:>10,.{digits}f} ms{alone}; median of "
+        f"{figures['updates']}, {figures['update_milliseconds_tenth']:,.{digits}f} to "
+        f"{figures['update_milliseconds_nine_tenths']:,.{digits}f} from tenth to ninth tenth\n"
         f"  training          {figures['steps_per_second']:>10,.1f} steps/s{apart}\n"
         f"  random actions    {figures['ceiling_before']:>10,.0f} steps/s before, "
         f"{figures['ceiling_after']:,.0f} after, same pool\n"

@@ -35,7 +35,7 @@ class Descent:
         self._stacked, self._loss_of, self._refusal = stacked, loss_of, refusal
         self._losses = torch.compile(self._plain_losses) if compiled else self._plain_losses
         self._adam = StackedAdam(stacked, solos, capturable=device.type == "cuda")
-        self._guard = Guard(self._adam.optimizer, device, stacked.size)
+        self._guard = Guard(self._adam.optimizer, device, stacked.size, self._adam.step)
 
     def __call__(self, *inputs: Any) -> Tensor:
         """One step; what was noted, (S, ...)."""
@@ -50,6 +50,10 @@ class Descent:
     def _plain_losses(self, *inputs: Any) -> tuple[Tensor, Tensor]:
         losses, noted = self._stacked.call(self._loss_of, *inputs)
         return losses, noted
+
+    def follow(self, slow: Sequence[Tensor], fast: Sequence[Tensor], rate: float) -> None:
+        """From here on every step is followed by slow ← slow + rate (fast − slow)."""
+        self._adam.follow(slow, fast, rate)
 
     def changes(self) -> Iterator[Tensor]:
         """All that a step writes to."""

@@ -1,26 +1,71 @@
-"""What draws of one replay need, as a module, so that the replays of several seeds can be stacked as networks are.
+"""Draws from the replays of several seeds at once.
 
-Its buffers are the replay's own tensors: what goes into the replay is there to be drawn.
+    starts     which rows of its own replay each seed's windows begin in: by the seed's own numbers, mapped over seeds
+    fetching   all seeds' rows at once, from one table in which their replays lie side by side
+
+Rows are bytes that are looked at as numbers, which torch cannot map over seeds (2.11); so only the first is mapped.
 """
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Sequence
 from typing import final
 
 import torch
 from torch import Tensor, nn
 
+from intrigue.cohort.lanes import Lanes
+from intrigue.cohort.stack import stack_modules
 from intrigue.replay.draws import EpisodeTable, draw_windows
 from intrigue.replay.memory import Replay
-from intrigue.replay.rows import Rows
+from intrigue.replay.rows import Layout, Rows
 from intrigue.replay.windows import as_tuples
 from intrigue.rng import Rng, uniform
 from intrigue.types import Extras, Transitions
 
 
 @final
-class Shelf(nn.Module):
-    """Draws windows, as tuples, from the finished episodes of a replay."""
+class Shelves:
+    """Draws windows, as tuples, from the finished episodes of S replays, whose memory becomes rows of one stack."""
+
+    def __init__(self, replays: Sequence[Replay], *, compiled: bool) -> None:
+        plan, keep = replays[0].plan, replays[0].keep
+        self._plan, self._count = plan, len(replays)
+        self._stacked = stack_modules([_Shelf(each) for each in replays])
+        for each in replays:
+            each.keep.moved()
+        self._rows = _SideBySide(self._stacked.fixed["packed"], keep.ring.layout, plan.batch)
+        self._starts = torch.compile(self._plain_starts) if compiled else self._plain_starts
+
+    def chances(self, lanes: Lanes) -> Tensor:
+        """What decides one draw of each seed."""
+        drawn: Tensor = self._stacked.call("chances", lanes)
+        return drawn
+
+    @torch.no_grad()
+    def draw(self, chance: Tensor) -> tuple[Transitions, Extras]:
+        """A batch (S, 1, B, ...) for one update, and the discount of what follows each tuple."""
+        batch, extras = as_tuples(self._rows, self._starts(chance).flatten(), self._plan.steps, 0, self._plan.discount)
+        fields = {each.name: self._apart(getattr(batch, each.name)) for each in dataclasses.fields(batch)}
+        return Transitions(**fields), {name: self._apart(each) for name, each in extras.items()}
+
+    def _plain_starts(self, chance: Tensor) -> Tensor:
+        starts: Tensor = self._stacked.call("starts", chance)
+        return starts
+
+    def _apart(self, rows: Tensor) -> Tensor:
+        """(1, S·B, ...) -> (S, 1, B, ...)."""
+        apart: Tensor = rows.unflatten(1, (self._count, -1))
+        return apart.movedim(1, 0)
+
+
+@final
+class _Shelf(nn.Module):
+    """What draws of one replay need, as a module, so that several can be stacked as networks are.
+
+    Its buffers are the replay's own tensors: what goes into the replay is there to be drawn.
+    """
 
     packed: Tensor
     grid: Tensor
@@ -31,7 +76,7 @@ class Shelf(nn.Module):
         super().__init__()
         assert replay.episodes is not None
         self._plan, keep = replay.plan, replay.keep
-        self._layout, self._span = keep.ring.layout, keep.span
+        self._span = keep.span
         for name, tensor in {"packed": keep.ring.packed, "grid": keep.grid, **replay.episodes.table._asdict()}.items():
             self.register_buffer(name, tensor, persistent=False)
 
@@ -39,11 +84,23 @@ class Shelf(nn.Module):
         """What decides one draw."""
         return uniform((2, self._plan.batch), rng, torch.float64)
 
-    @torch.no_grad()
-    def draw(self, chance: Tensor) -> tuple[Transitions, Extras]:
-        """A batch (1, B, ...) for one update, and the discount of what follows each tuple."""
-        plan = self._plan
-        rows = Rows(self.packed, self._layout)
-        drawn = draw_windows(EpisodeTable(self.ends, self.bounds), chance, plan.steps)
-        start = self.grid[drawn.step % self._span, drawn.env]
-        return as_tuples(rows, start, plan.steps, 0, plan.discount)
+    def starts(self, chance: Tensor) -> Tensor:
+        """The rows (B,) in which windows begin."""
+        drawn = draw_windows(EpisodeTable(self.ends, self.bounds), chance, self._plan.steps)
+        return self.grid[drawn.step % self._span, drawn.env]
+
+
+@final
+class _SideBySide(Rows):
+    """The rows of S rings of one size (S, size, bytes): of row numbers (S·B,), the first B are of the first ring."""
+
+    def __init__(self, packed: Tensor, layout: Layout, batch: int) -> None:
+        super().__init__(packed.flatten(0, 1), layout)
+        count, self.size = packed.shape[:2]
+        begins = torch.arange(count, device=packed.device) * self.size
+        self._begins = begins.repeat_interleave(batch) if count > 1 else None
+
+    def places(self, rows: Tensor) -> Tensor:
+        """Where rows lie."""
+        within = super().places(rows)
+        return within if self._begins is None else within + self._begins

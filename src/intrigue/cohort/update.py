@@ -10,6 +10,7 @@ What is noted of updates is summed where it is computed, and read when somebody 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from typing import final
 
@@ -20,7 +21,7 @@ from intrigue.agents import ddpg
 from intrigue.agents.ddpg import DDPG, Rows
 from intrigue.cohort.descent import Descent
 from intrigue.cohort.lanes import Lanes
-from intrigue.cohort.shelf import Shelf
+from intrigue.cohort.shelf import Shelves
 from intrigue.cohort.stack import Stacked, stack_modules
 from intrigue.curiosity import Curiosity, Mixed
 from intrigue.execution import Captured
@@ -28,7 +29,7 @@ from intrigue.learner import REFUSAL
 from intrigue.precision import exact_float32
 from intrigue.rng import Rng, normal
 from intrigue.training.replay import ReplayParts
-from intrigue.types import Parts, Prepared
+from intrigue.types import Extras, Parts, Prepared, Transitions
 
 NOTED = (
     "intrinsic/raw_mean",
@@ -52,23 +53,23 @@ class Update:
         self._seeds = [each.streams.seed for each in parts]
         self._idle = curiosity.cfg.idle
         self._coefficient = curiosity.coefficient()
-        self._rate = agent.cfg.target_rate
         self._agents = agents
         self._curiosities = stack_modules([each.curiosity for each in parts])
-        self._shelves = stack_modules([Shelf(each.collector.replay) for each in parts])
-        for each in parts:
-            each.collector.replay.keep.moved()
+        device = agent.middle.device
+        # On a CPU there is little to gain from fusing the draw, and much to wait for.
+        fuse = compiled and device.type == "cuda"
+        self._shelves = Shelves([each.collector.replay for each in parts], compiled=fuse)
         self._draws = Lanes([each.collector.replay.rng for each in parts])
         self._noise = Lanes([each.streams["update"] for each in parts])
         self._bonus_draws = Lanes([each.curiosity.streams["reward"] for each in parts])
-        self._slow, self._fast = ([*_named(agents, name)] for name in ("target.", "critic."))
+        self._slow, fast = (_named(agents, name) for name in ("target.", "critic."))
         solos = [each.agent for each in parts if isinstance(each.agent, DDPG)]
         criticism, action = (
             [getattr(each, name).optimizer for each in solos] for name in ("critic_step", "actor_step")
         )
         self._critic = Descent(agents, DDPG.critic_loss, criticism, ddpg.REFUSAL, compiled=compiled)
+        self._critic.follow(self._slow, fast, agent.cfg.target_rate)
         self._actor = Descent(agents, DDPG.actor_loss, action, ddpg.REFUSAL, compiled=compiled)
-        device = self._fast[0].device
         some = torch.zeros(len(parts), 2, agent.plan.batch, dtype=torch.float64, device=device)
         names, draws = self._looked_at(some)
         learners = [each.curiosity.learner.step for each in parts]
@@ -81,9 +82,9 @@ class Update:
         self._names = (*NOTED, *(f"{PART}{name}" for name in names), *ddpg.NOTED)
         # In float64 sums of float32 are exact, so that means do not hang on when somebody looked in between.
         self._sums = torch.zeros(len(parts), len(self._names), dtype=torch.float64, device=device)
-        # On a CPU what torch.compile makes of flags among bytes is no C++ (torch 2.13); there is little to gain there.
-        fuse = compiled and device.type == "cuda"
         self._look = torch.compile(self._plain_look) if fuse else self._plain_look
+        # What the bonus learns, nobody else waits for: in a graph it runs beside the agent's part.
+        self._aside = torch.cuda.Stream(device) if captured else None
         lanes = (self._draws, self._noise, self._bonus_draws)
         generators = [each for lane in lanes for each in lane.generators]
         self._captured = Captured(self._once, generators, self._changes) if captured else None
@@ -110,32 +111,35 @@ class Update:
 
     def _once(self) -> None:
         with torch.no_grad(), exact_float32():
-            chance = self._shelves.call("chances", self._draws)
-            prepared, raw, parts, mixed, rows = self._look(chance)
-        loss = mixed.scale.new_zeros(mixed.scale.shape)
-        if self._bonus is not None:
-            loss = self._bonus(prepared, self._bonus_draws)
-        if not self._idle:
-            self._curiosities.call(_observe, prepared, parts)
+            batch, extras = self._shelves.draw(self._shelves.chances(self._draws))
+            prepared, raw, parts, mixed, rows = self._look(batch, extras)
+        with _beside(self._aside):
+            loss = self._learn_bonus(prepared, parts, mixed.scale)
         noise = self._agents.call(_noise_like, rows.action, self._noise)
         first = self._critic(*rows, noise[:, 0])
         second = self._actor(rows.obs, rows.skill, rows.counts, noise[:, 1])
         with torch.no_grad():
-            torch._foreach_lerp_(self._slow, self._fast, self._rate)
+            _wait_for(self._aside)
             self._sums.add_(torch.cat([*self._noted(raw, mixed, loss, parts), first, second], -1))
 
-    def _plain_look(self, chance: Tensor) -> tuple[Prepared | None, Tensor, Parts, Mixed, Rows]:
-        """What is drawn, what it is worth, and the rows that DDPG learns from: all that no gradient is asked of.
+    def _plain_look(self, batch: Transitions, extras: Extras) -> tuple[Prepared | None, Tensor, Parts, Mixed, Rows]:
+        """What a draw is worth, and the rows that DDPG learns from: all that no gradient is asked of.
 
         Rewards are mixed before the bonus learns: neither looks at the other.
         """
-        batch, extras = self._shelves.call("draw", chance)
         prepared, raw, parts = None, torch.zeros_like(batch.reward), {}
         if not self._idle:
             prepared, raw, parts = self._curiosities.call("scored", batch)
         mixed: Mixed = self._curiosities.call("mixed", batch, raw, self._coefficient)
         rows: Rows = self._agents.call("rows", batch, mixed.reward, extras)
         return prepared, raw, parts, mixed, rows
+
+    def _learn_bonus(self, prepared: Prepared | None, parts: Parts, like: Tensor) -> Tensor:
+        """The loss (S,) of the bonus's models, which move down it; zeros `like` these where there are none."""
+        loss = torch.zeros_like(like) if self._bonus is None else self._bonus(prepared, self._bonus_draws)
+        if not self._idle:
+            self._curiosities.call(_observe, prepared, parts)
+        return loss
 
     @torch.no_grad()
     def _noted(self, raw: Tensor, mixed: Mixed, loss: Tensor, parts: Parts) -> list[Tensor]:
@@ -152,7 +156,7 @@ class Update:
         if self._idle:
             return [], False
         with exact_float32():
-            batch, _ = self._shelves.call("draw", chance)
+            batch, _ = self._shelves.draw(chance)
             prepared, _, parts = self._curiosities.call("scored", batch)
         scratch = [Generator(chance.device) for _ in range(len(chance))]
         before = scratch[0].get_state()
@@ -168,6 +172,22 @@ class Update:
         yield from self._curiosities.fixed.values()
         for each in self._descents():
             yield from each.changes()
+
+
+@contextlib.contextmanager
+def _beside(stream: torch.cuda.Stream | None) -> Iterator[None]:
+    """What is in it runs in this stream, after all that was begun before; to be waited for."""
+    if stream is None:
+        yield
+        return
+    stream.wait_stream(torch.cuda.current_stream(stream.device))
+    with torch.cuda.stream(stream):
+        yield
+
+
+def _wait_for(stream: torch.cuda.Stream | None) -> None:
+    if stream is not None:
+        torch.cuda.current_stream(stream.device).wait_stream(stream)
 
 
 def _named(stacked: Stacked, prefix: str) -> list[Tensor]:
