@@ -13,7 +13,7 @@ after a resume. Drawing during a capture moves nothing: generators are put back,
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal, TypeAlias, final
+from typing import Any, Literal, TypeAlias, TypeVar, cast, final
 
 import torch
 from torch import Generator, Tensor
@@ -23,8 +23,10 @@ from intrigue.guard import Guard
 from intrigue.optim import descend
 from intrigue.precision import fast_float32
 
+Function = TypeVar("Function", bound=Callable[..., Any])
 Mode: TypeAlias = Literal["plain", "compile", "graph"]
 WARM_UPS = 3  # Calls before a capture, as torch's own recipe has: lazy libraries must have chosen their kernels.
+MOST_FUSED = 128  # objects of which one method is compiled in a process
 MOST_SHAPES = 4  # Shapes of input captured for one function; more would mean that shapes are not what repeats.
 
 
@@ -39,6 +41,17 @@ def pick_mode(wanted: str, device: torch.device) -> Mode:
     if wanted == "auto":
         return "graph" if device.type == "cuda" else "plain"
     return "compile" if wanted == "compile" else "graph" if wanted == "graph" else "plain"
+
+
+def fuse_kernels(function: Function) -> Function:
+    """The function by torch.compile: what is no matrix product becomes few kernels.
+
+    A method is compiled anew for every object it belongs to, and torch gives up after 8 (`recompile_limit`): a process
+    that starts several runs would go on unfused without a word.
+    """
+    config = torch._dynamo.config
+    config.recompile_limit = max(config.recompile_limit, MOST_FUSED)
+    return cast("Function", torch.compile(function))
 
 
 @final
@@ -126,7 +139,7 @@ class LossStep:
         fused: bool = False,
     ) -> None:
         self.mode: Mode = mode
-        self._loss_of = torch.compile(loss_of) if mode == "compile" else loss_of
+        self._loss_of = fuse_kernels(loss_of) if mode == "compile" else loss_of
         self._parameters = list(parameters)
         self._refusal, self._max_grad_norm = refusal, max_grad_norm
         graph = mode == "graph"

@@ -259,9 +259,27 @@ class DDPG(ReplayAgent):
         noise: Tensor,
     ) -> tuple[Tensor, Tensor]:
         """Both values' squared errors, and with them the mean value."""
-        with torch.no_grad():
-            value = self.target(next_obs, skill, self._noisy(self.actor(next_obs, skill), noise))
-            wanted = reward + discount * value.amin(0)  # (B,)
+        value = self.next_value(next_obs, skill, noise)
+        return self.value_loss(obs, skill, action, reward, discount, value, counts)
+
+    @torch.no_grad()
+    def next_value(self, next_obs: Tensor, skill: Tensor, noise: Tensor) -> Tensor:
+        """The smaller value (B,) of what the actor would do next, by the target."""
+        values: Tensor = self.target(next_obs, skill, self._noisy(self.actor(next_obs, skill), noise))
+        return values.amin(0)
+
+    def value_loss(
+        self,
+        obs: Tensor,
+        skill: Tensor,
+        action: Tensor,
+        reward: Tensor,
+        discount: Tensor,
+        next_value: Tensor,
+        counts: Tensor,
+    ) -> tuple[Tensor, Tensor]:
+        """The critic's loss where what follows is valued already."""
+        wanted = reward + discount * next_value  # (B,)
         values = self.critic(obs, skill, action)  # (2, B)
         share = counts / counts.sum().clamp_min(1)
         loss = ((values - wanted).square() * share).sum()

@@ -2,7 +2,7 @@
 
     adam = StackedAdam(stacked, [seed.optimizer for ...])     takes over what the seeds' optimisers have, if anything
     adam.follow(slow, fast, rate)                             if there is something that follows the weights
-    adam.optimizer.zero_grad(); losses.sum().backward(); adam.step(skip)
+    adam.optimizer.zero_grad(); losses.sum().backward(); adam.step(losses, refused)
     optimizer_state(seed.optimizer)                           reads the live moments
     load_optimizer_state(seed.optimizer, ...); adam.adopt()   to be called again after a load: it exchanges the moments
 
@@ -21,6 +21,7 @@ from torch import Tensor
 from intrigue.cohort.adam_fused import adam_step, kernels_run_on
 from intrigue.cohort.stack import Stacked
 from intrigue.errors import RunError
+from intrigue.guard import judge
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
 SETTINGS = ("betas", "eps", "weight_decay", "amsgrad", "maximize")  # of a group, all but the rate
@@ -59,6 +60,7 @@ class StackedAdam:
         floats = all(leaf.dtype == torch.float32 and leaf.is_contiguous() for leaf in self._leaves)
         # The kernels read the rate on the device, where it is a tensor for a capture.
         self._fused = capturable and plain and floats and kernels_run_on(self._leaves[0].device)
+        self._skip = torch.zeros((), device=self._leaves[0].device)
         self._followers: list[Tensor] | None = None
         self._others: tuple[list[Tensor], list[Tensor]] = [], []
         self._follow_rate = 0.0
@@ -76,19 +78,27 @@ class StackedAdam:
         self._follow_rate = rate
 
     @torch.no_grad()
-    def step(self, skip: Tensor) -> None:
-        """One step down the leaves' gradients; none where `skip`, a number () on the device, is 1."""
-        if self._fused:
-            self._by_kernels(skip)
+    def step(self, losses: Tensor, refused: Tensor) -> None:
+        """One step down the leaves' gradients; none where one of `losses`, (S,), is not finite.
+
+        Each that is not is counted in `refused`, (S,).
+        """
+        moved = [place for place, leaf in enumerate(self._leaves) if leaf.grad is not None]
+        if self._fused and moved:  # without a gradient no kernel runs that would look at the losses
+            self._by_kernels(moved, losses, refused)
         else:
-            vars(self.optimizer)["found_inf"] = skip  # what a fused optimiser looks at before it changes anything
+            judge(losses, refused, self._skip)
+            vars(self.optimizer)["found_inf"] = self._skip  # looked at before anything changes
             self.optimizer.step()
         if self._others[0]:
             torch._foreach_lerp_(*self._others, self._follow_rate)
+        if self._followers is not None:
+            for follower, leaf in zip(self._followers, self._leaves, strict=True):
+                if leaf.grad is None:  # the loss does not depend on it; as in torch's own step it stays where it is
+                    follower.lerp_(leaf, self._follow_rate)
 
-    def _by_kernels(self, skip: Tensor) -> None:
+    def _by_kernels(self, moved: Sequence[int], losses: Tensor, refused: Tensor) -> None:
         group, state = self.optimizer.param_groups[0], self.optimizer.state
-        moved = [place for place, leaf in enumerate(self._leaves) if leaf.grad is not None]
         leaves = [self._leaves[place] for place in moved]
         adam_step(
             leaves,
@@ -99,14 +109,11 @@ class StackedAdam:
             group["lr"],
             betas=group["betas"],
             eps=group["eps"],
-            skip=skip,
+            losses=losses,
+            refused=refused,
             followers=None if self._followers is None else [self._followers[place] for place in moved],
             follow_rate=self._follow_rate,
         )
-        if self._followers is not None:
-            for follower, leaf in zip(self._followers, self._leaves, strict=True):
-                if leaf.grad is None:  # the loss does not depend on it; as in torch's own step it stays where it is
-                    follower.lerp_(leaf, self._follow_rate)
 
     @torch.no_grad()
     def adopt(self) -> None:

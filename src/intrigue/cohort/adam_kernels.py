@@ -1,6 +1,6 @@
 """Triton kernels: Adam over several float32 tensors in one launch, and what follows their weights in the same pass.
 
-    advance    t ← t + 1 of every tensor, and from it the two numbers that all its entries share
+    advance    whether all losses are finite; t ← t + 1 of every tensor, and from it what all its entries share
     descend    one block of one tensor per program
 
 With g the gradient, t the steps including this one, and β₁, β₂, ε, η as in Kingma & Ba 2015, algorithm 1:
@@ -13,7 +13,7 @@ With g the gradient, t the steps including this one, and β₁, β₂, ε, η as
 Moments move towards what is new instead of being weighted with β: float32's 0.999 leaves 1 − β₂ off by 1.3e-5, and so v
 (as measured of torch 2.11's fused kernel); float32's 0.001 is off by 5e-8.
 
-Where `skip` is not 0 neither weights, moments nor t change, whatever the gradients are.
+Where one of the losses is not finite neither weights, moments nor t change, whatever the gradients are.
 
 Tensors are named by tuples of pointers, from which a program chooses its own: nothing is copied to the device first, so
 that a CUDA graph can hold the launch.
@@ -47,9 +47,26 @@ def between(old, new, SHARE: tl.constexpr):
 
 
 @triton.jit
-def advance(steps, corrections, rate, skip, LOG_FIRST: tl.constexpr, LOG_SECOND: tl.constexpr):
-    """One program per tensor: η / (1 − β₁ᵗ) and 1 / √(1 − β₂ᵗ), (2,) of `corrections`. LOG_*: the logarithms of β."""
+def advance(
+    steps, corrections, rate, losses, stride, refused, skip,
+    LOG_FIRST: tl.constexpr, LOG_SECOND: tl.constexpr, SEEDS: tl.constexpr, LANES: tl.constexpr, COUNT: tl.constexpr,
+):  # fmt: skip
+    """One program per tensor: η / (1 − β₁ᵗ) and 1 / √(1 − β₂ᵗ), (2,) of `corrections`. LOG_*: the logarithms of β.
+
+    `losses`: SEEDS numbers, `stride` apart. Whether one is not finite goes to `skip`, as 1 or 0, and if COUNT each that
+    is not is counted in `refused`. LANES: the next power of two.
+    """
     place = tl.program_id(0)
+    lane = tl.arange(0, LANES)
+    loss = tl.load(losses + lane * stride, mask=lane < SEEDS, other=0.0)
+    bad = (loss - loss != 0.0).to(tl.int32)  # a number less itself is 0 unless it is infinite or none
+    # By every program for itself: they run in any order, so that none can wait for what another one finds.
+    halt = tl.max(bad, axis=0) > 0
+    if place == 0:
+        tl.store(skip, halt.to(tl.float32))
+        if COUNT:
+            counted = tl.load(refused + lane, mask=lane < SEEDS, other=0.0)
+            tl.store(refused + lane, counted + bad.to(tl.float32), mask=lane < SEEDS)
     step = chosen(steps, place)
     before = tl.load(step)
     t = (before + 1.0).to(tl.float64)
@@ -58,7 +75,7 @@ def advance(steps, corrections, rate, skip, LOG_FIRST: tl.constexpr, LOG_SECOND:
     second = 1.0 - tl.exp(t * tl.full((), LOG_SECOND, tl.float64))
     tl.store(corrections + 2 * place, (tl.load(rate).to(tl.float64) / first).to(tl.float32))
     tl.store(corrections + 2 * place + 1, (1.0 / tl.sqrt(second)).to(tl.float32))
-    tl.store(step, tl.where(tl.load(skip) == 0.0, before + 1.0, before))
+    tl.store(step, tl.where(halt, before, before + 1.0))
 
 
 @triton.jit

@@ -11,6 +11,7 @@ from torch import Tensor
 from intrigue.cohort.adam import StackedAdam
 from intrigue.cohort.stack import Stacked
 from intrigue.errors import NonFiniteError
+from intrigue.execution import fuse_kernels
 from intrigue.guard import Guard
 from intrigue.precision import fast_float32
 
@@ -33,7 +34,8 @@ class Descent:
     ) -> None:
         device = solos[0].param_groups[0]["params"][0].device
         self._stacked, self._loss_of, self._refusal = stacked, loss_of, refusal
-        self._losses = torch.compile(self._plain_losses) if compiled else self._plain_losses
+        self._losses = fuse_kernels(self._plain_losses) if compiled else self._plain_losses
+        self._ones = torch.ones(stacked.size, device=device)
         self._adam = StackedAdam(stacked, solos, capturable=device.type == "cuda")
         self._guard = Guard(self._adam.optimizer, device, stacked.size, self._adam.step)
 
@@ -43,7 +45,7 @@ class Descent:
         with fast_float32():
             optimizer.zero_grad(set_to_none=True)
             losses, noted = self._losses(*inputs)
-            losses.sum().backward()
+            torch.autograd.backward([losses], [self._ones])
             self._guard.step(losses)
         return noted.detach()
 

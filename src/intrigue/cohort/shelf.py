@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from intrigue.cohort.lanes import Lanes
 from intrigue.cohort.stack import stack_modules
+from intrigue.execution import fuse_kernels
 from intrigue.replay.draws import EpisodeTable, draw_windows
 from intrigue.replay.memory import Replay
 from intrigue.replay.rows import Layout, Rows
@@ -36,7 +37,7 @@ class Shelves:
         for each in replays:
             each.keep.moved()
         self._rows = _SideBySide(self._stacked.fixed["packed"], keep.ring.layout, plan.batch)
-        self._starts = torch.compile(self._plain_starts) if compiled else self._plain_starts
+        self._starts = fuse_kernels(self._plain_starts) if compiled else self._plain_starts
 
     def chances(self, lanes: Lanes) -> Tensor:
         """What decides one draw of each seed."""

@@ -1,8 +1,8 @@
 """One update of S seeds: draw, score, learn the bonus, mix, critic, actor, target. Nothing is read back on the way.
 
-    draw     windows of each seed's replay, by its own stream
+    draw     windows of each seed's replay, by its own stream of random numbers
     bonus    Curiosity's five steps (intrigue.curiosity), in their order
-    agent    DDPG's (intrigue.agents.ddpg), in theirs
+    agent    DDPG's (intrigue.agents.ddpg), in theirs; only the critic waits for the bonus, and for its score alone
 
 The computations are those of a lone run, called for all seeds at once; on a GPU the whole of it is one CUDA graph.
 What is noted of updates is summed where it is computed, and read when somebody wants to see it.
@@ -10,7 +10,6 @@ What is noted of updates is summed where it is computed, and read when somebody 
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator, Sequence
 from typing import final
 
@@ -19,14 +18,15 @@ from torch import Generator, Tensor
 
 from intrigue.agents import ddpg
 from intrigue.agents.ddpg import DDPG, Rows
+from intrigue.cohort.beside import Beside
 from intrigue.cohort.descent import Descent
 from intrigue.cohort.lanes import Lanes
 from intrigue.cohort.shelf import Shelves
 from intrigue.cohort.stack import Stacked, stack_modules
 from intrigue.curiosity import Curiosity, Mixed
-from intrigue.execution import Captured
+from intrigue.execution import Captured, fuse_kernels
 from intrigue.learner import REFUSAL
-from intrigue.precision import exact_float32
+from intrigue.precision import exact_float32, fast_float32
 from intrigue.rng import Rng, normal
 from intrigue.training.replay import ReplayParts
 from intrigue.types import Extras, Parts, Prepared, Transitions
@@ -67,7 +67,7 @@ class Update:
         criticism, action = (
             [getattr(each, name).optimizer for each in solos] for name in ("critic_step", "actor_step")
         )
-        self._critic = Descent(agents, DDPG.critic_loss, criticism, ddpg.REFUSAL, compiled=compiled)
+        self._critic = Descent(agents, DDPG.value_loss, criticism, ddpg.REFUSAL, compiled=compiled)
         self._critic.follow(self._slow, fast, agent.cfg.target_rate)
         self._actor = Descent(agents, DDPG.actor_loss, action, ddpg.REFUSAL, compiled=compiled)
         some = torch.zeros(len(parts), 2, agent.plan.batch, dtype=torch.float64, device=device)
@@ -82,8 +82,9 @@ class Update:
         self._names = (*NOTED, *(f"{PART}{name}" for name in names), *ddpg.NOTED)
         # In float64 sums of float32 are exact, so that means do not hang on when somebody looked in between.
         self._sums = torch.zeros(len(parts), len(self._names), dtype=torch.float64, device=device)
-        self._look = torch.compile(self._plain_look) if fuse else self._plain_look
-        # What the bonus learns, nobody else waits for: in a graph it runs beside the agent's part.
+        self._judge = fuse_kernels(self._plain_judge) if fuse else self._plain_judge
+        self._ahead = fuse_kernels(self._plain_ahead) if fuse else self._plain_ahead
+        self._note = fuse_kernels(self._plain_note) if fuse else self._plain_note
         self._aside = torch.cuda.Stream(device) if captured else None
         lanes = (self._draws, self._noise, self._bonus_draws)
         generators = [each for lane in lanes for each in lane.generators]
@@ -110,29 +111,39 @@ class Update:
         return [{**dict(zip(self._names, row, strict=True)), **weight} for row in table]
 
     def _once(self) -> None:
+        """What nothing waits for runs in a stream of its own: first the bonus is scored there, then it learns."""
         with torch.no_grad(), exact_float32():
             batch, extras = self._shelves.draw(self._shelves.chances(self._draws))
-            prepared, raw, parts, mixed, rows = self._look(batch, extras)
-        with _beside(self._aside):
+        with Beside(self._aside) as judged:
+            with torch.no_grad(), exact_float32():
+                prepared, raw, parts, mixed = self._judge(batch)
+            judged.mark()
             loss = self._learn_bonus(prepared, parts, mixed.scale)
-        noise = self._agents.call(_noise_like, rows.action, self._noise)
-        first = self._critic(*rows, noise[:, 0])
+            noted = self._note(raw, mixed, loss, parts)
+        noise = self._agents.call(_noise_like, batch.action.flatten(1, 2).to(batch.obs.dtype), self._noise)
+        with torch.no_grad(), fast_float32():
+            rows, value = self._ahead(batch, extras, noise[:, 0])
+        judged.wait()
+        reward = mixed.reward.flatten(1)
+        first = self._critic(rows.obs, rows.skill, rows.action, reward, rows.discount, value, rows.counts)
         second = self._actor(rows.obs, rows.skill, rows.counts, noise[:, 1])
         with torch.no_grad():
-            _wait_for(self._aside)
-            self._sums.add_(torch.cat([*self._noted(raw, mixed, loss, parts), first, second], -1))
+            judged.wait_for_all()
+            self._sums.add_(torch.cat([noted, first, second], -1))
 
-    def _plain_look(self, batch: Transitions, extras: Extras) -> tuple[Prepared | None, Tensor, Parts, Mixed, Rows]:
-        """What a draw is worth, and the rows that DDPG learns from: all that no gradient is asked of.
-
-        Rewards are mixed before the bonus learns: neither looks at the other.
-        """
+    def _plain_judge(self, batch: Transitions) -> tuple[Prepared | None, Tensor, Parts, Mixed]:
+        """What a draw is worth. Rewards are mixed before the bonus learns: neither looks at the other."""
         prepared, raw, parts = None, torch.zeros_like(batch.reward), {}
         if not self._idle:
             prepared, raw, parts = self._curiosities.call("scored", batch)
         mixed: Mixed = self._curiosities.call("mixed", batch, raw, self._coefficient)
-        rows: Rows = self._agents.call("rows", batch, mixed.reward, extras)
-        return prepared, raw, parts, mixed, rows
+        return prepared, raw, parts, mixed
+
+    def _plain_ahead(self, batch: Transitions, extras: Extras, noise: Tensor) -> tuple[Rows, Tensor]:
+        """The rows that DDPG learns from, with the task's rewards, and the value of what follows each."""
+        rows: Rows = self._agents.call("rows", batch, batch.reward, extras)
+        value: Tensor = self._agents.call("next_value", rows.next_obs, rows.skill, noise)
+        return rows, value
 
     def _learn_bonus(self, prepared: Prepared | None, parts: Parts, like: Tensor) -> Tensor:
         """The loss (S,) of the bonus's models, which move down it; zeros `like` these where there are none."""
@@ -142,13 +153,13 @@ class Update:
         return loss
 
     @torch.no_grad()
-    def _noted(self, raw: Tensor, mixed: Mixed, loss: Tensor, parts: Parts) -> list[Tensor]:
-        """Numbers (S, ...) in the order of `_names`."""
+    def _plain_note(self, raw: Tensor, mixed: Mixed, loss: Tensor, parts: Parts) -> Tensor:
+        """Numbers (S, ...) in the order of `_names`, without DDPG's."""
         flat = raw.flatten(1)
         spread, mean = torch.var_mean(flat, -1, correction=0)
         made_of = (part.flatten(1).mean(-1) for part in parts.values())
         values = (mean, spread.sqrt(), flat.amax(-1), mean / mixed.scale, mixed.scale, loss, *made_of)
-        return [value.unsqueeze(-1) for value in values]
+        return torch.stack(values, -1)
 
     @torch.no_grad()
     def _looked_at(self, chance: Tensor) -> tuple[list[str], bool]:
@@ -172,22 +183,6 @@ class Update:
         yield from self._curiosities.fixed.values()
         for each in self._descents():
             yield from each.changes()
-
-
-@contextlib.contextmanager
-def _beside(stream: torch.cuda.Stream | None) -> Iterator[None]:
-    """What is in it runs in this stream, after all that was begun before; to be waited for."""
-    if stream is None:
-        yield
-        return
-    stream.wait_stream(torch.cuda.current_stream(stream.device))
-    with torch.cuda.stream(stream):
-        yield
-
-
-def _wait_for(stream: torch.cuda.Stream | None) -> None:
-    if stream is not None:
-        torch.cuda.current_stream(stream.device).wait_stream(stream)
 
 
 def _named(stacked: Stacked, prefix: str) -> list[Tensor]:

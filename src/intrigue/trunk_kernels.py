@@ -1,0 +1,105 @@
+"""Triton kernels: a layer of few inputs, its LayerNorm and its tanh in one launch, and their gradient in another.
+
+    p = W x + b                               a row of H numbers from K
+    n = (p − mean p) / √(var p + ε)           var: of all H, divided by H
+    y = tanh(g n + s)
+
+Given ∂y, with every mean over the H of a row (Ba et al. 2016, arXiv:1607.06450, differentiated):
+
+    ∂z = ∂y (1 − y²)
+    ∂p = (g ∂z − mean(g ∂z) − n · mean(g ∂z n)) / √(var p + ε)
+    ∂g = Σ ∂z n,   ∂s = Σ ∂z,   ∂b = Σ ∂p     over the rows, here of one program each
+
+One program holds some rows whole in registers, so that means need no second pass over memory. p is computed again for
+the gradient: with K of some dozens that takes less time than reading it. Nothing is added across programs: what they
+sum up is written side by side, so that two runs agree to the bit.
+
+Rows and weights of seed s begin s · (their stride) behind the first; a stride of 0 shows all seeds the same.
+"""
+# Triton's language has Python's syntax and its own types; its compile-time constants are written in capitals.
+# mypy: ignore-errors
+# ruff: noqa: N803
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _tanh(z):
+    """Off by less than 1e-6, absolutely: exp of large z is infinite or 0, and the quotient 0 or 2."""
+    return 1.0 - 2.0 / (1.0 + tl.exp(2.0 * z))
+
+
+@triton.jit
+def _normalised(
+    x, weight, bias, row, unit, count, eps,
+    K: tl.constexpr, CHUNK: tl.constexpr, H: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """n of these rows (R, H), and 1 / √(var + ε) of each (R, 1); rows from `count` on are those of x = 0."""
+    inside = row[:, None] < count
+    p = tl.zeros((row.shape[0], H), tl.float32)
+    # A product of all K at once would need more shared memory than there is.
+    for begin in tl.static_range(0, K, CHUNK):
+        k = begin + tl.arange(0, CHUNK)
+        some_x = tl.load(x + row.to(tl.int64)[:, None] * K + k[None, :], mask=inside & (k < K)[None, :], other=0.0)
+        some_w = tl.load(weight + unit[None, :] * K + k[:, None], mask=(k < K)[:, None], other=0.0)
+        p = tl.dot(some_x, some_w, p, input_precision=PRECISION)
+    p += tl.load(bias + unit)[None, :]
+    # Twice through the registers: a mean of squares less the square of the mean would cancel.
+    p -= tl.sum(p, 1, keep_dims=True) / H
+    scale = tl.rsqrt(tl.sum(p * p, 1, keep_dims=True) / H + eps)
+    return p * scale, scale
+
+
+@triton.jit
+def forward(
+    x, weight, bias, gain, shift, y, count, eps, stride_x, stride_w, stride_b, stride_g, stride_s,
+    K: tl.constexpr, CHUNK: tl.constexpr, H: tl.constexpr, ROWS: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """y of ROWS rows of one seed. Programs: (blocks of rows, seeds)."""
+    seed = tl.program_id(1).to(tl.int64)
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    unit = tl.arange(0, H)
+    n, _ = _normalised(
+        x + seed * stride_x, weight + seed * stride_w, bias + seed * stride_b, row, unit, count, eps,
+        K, CHUNK, H, PRECISION,
+    )  # fmt: skip
+    g = tl.load(gain + seed * stride_g + unit)
+    s = tl.load(shift + seed * stride_s + unit)
+    place = (seed * count + row)[:, None] * H + unit[None, :]
+    tl.store(y + place, _tanh(n * g[None, :] + s[None, :]), mask=row[:, None] < count)
+
+
+@triton.jit
+def backward(
+    dy, y, x, weight, bias, gain, dp, sums, count, eps, stride_x, stride_w, stride_b, stride_g,
+    K: tl.constexpr, CHUNK: tl.constexpr, H: tl.constexpr, ROWS: tl.constexpr, PRECISION: tl.constexpr,
+    SUMS: tl.constexpr,
+):  # fmt: skip
+    """∂p of ROWS rows of one seed and, if SUMS, their part of ∂g, ∂s and ∂b. Programs: (blocks of rows, seeds)."""
+    seed = tl.program_id(1).to(tl.int64)
+    block = tl.program_id(0)
+    row = block * ROWS + tl.arange(0, ROWS)
+    unit = tl.arange(0, H)
+    inside = row[:, None] < count
+    place = (seed * count + row)[:, None] * H + unit[None, :]
+    n, scale = _normalised(
+        x + seed * stride_x, weight + seed * stride_w, bias + seed * stride_b, row, unit, count, eps,
+        K, CHUNK, H, PRECISION,
+    )  # fmt: skip
+    # Of rows that do not exist dz is 0, and so is all that follows from them.
+    out = tl.load(y + place, mask=inside, other=0.0)
+    dz = tl.load(dy + place, mask=inside, other=0.0) * (1.0 - out * out)
+    # (programs of a seed, 3, H) of each seed
+    mine = sums + ((seed * tl.num_programs(0) + block) * 3) * H + unit
+    if SUMS:
+        tl.store(mine, tl.sum(dz * n, 0))
+        tl.store(mine + H, tl.sum(dz, 0))
+    dn = dz * tl.load(gain + seed * stride_g + unit)[None, :]
+    along = tl.sum(dn * n, 1, keep_dims=True) / H
+    moved = (dn - tl.sum(dn, 1, keep_dims=True) / H - n * along) * scale
+    tl.store(dp + place, moved, mask=inside)
+    if SUMS:
+        tl.store(mine + 2 * H, tl.sum(moved, 0))
