@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
-from typing import Literal
+from typing import Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -17,8 +17,12 @@ from intrigue.spaces import ObsSpec
 CPU_IMAGES = 256
 # TensorFlow's default slope, which the Disagreement and large-scale-curiosity networks use; PyTorch's is 0.01.
 LEAKY_SLOPE = 0.2
+# Outputs of a layer that a compiler had better sum by itself, together with what comes before: a product of 1024 rows
+# of 1024 with 6 takes a GPU's library 18 µs, of which reading takes 1 (H200).
+NARROW = 8
 
 Style = Literal["nature", "dis"]
+AnyModule = TypeVar("AnyModule", bound=nn.Module)
 
 
 def freeze(module: nn.Module) -> nn.Module:
@@ -26,7 +30,7 @@ def freeze(module: nn.Module) -> nn.Module:
     return module.requires_grad_(False)
 
 
-def init_orthogonal(module: nn.Module, gain: float) -> nn.Module:
+def init_orthogonal(module: AnyModule, gain: float) -> AnyModule:
     """Orthogonal weights of the given gain and zero biases, in every linear and convolution layer."""
     for layer in module.modules():
         if isinstance(layer, nn.Linear | nn.Conv2d):
@@ -113,6 +117,15 @@ class Encoder(nn.Module):
         return out.reshape(*lead, -1)
 
 
+def narrow_linear(layer: nn.Module, rows: Tensor) -> Tensor:
+    """A linear layer with few outputs, (B, in) -> (B, out)."""
+    assert isinstance(layer, nn.Linear)
+    if torch.compiler.is_compiling() and layer.out_features <= NARROW:
+        return (rows.unsqueeze(-2) * layer.weight).sum(-1) + layer.bias
+    out: Tensor = layer(rows)
+    return out
+
+
 class EnsembleLinear(nn.Module):
     """K linear layers as one batched product: (K, B, in) or (B, in) -> (K, B, out). Glorot weights per member."""
 
@@ -125,7 +138,12 @@ class EnsembleLinear(nn.Module):
     def forward(self, rows: Tensor) -> Tensor:
         """Every member's output for its rows."""
         shared = rows.expand(self.weight.shape[0], *rows.shape) if rows.dim() == 2 else rows
-        return torch.baddbmm(self.bias, shared, self.weight)
+        if not torch.compiler.is_compiling():
+            return torch.baddbmm(self.bias, shared, self.weight)
+        if self.weight.shape[-1] <= NARROW:
+            return (shared.unsqueeze(-1) * self.weight.unsqueeze(1)).sum(-2) + self.bias
+        # A bias within the product is first copied to every row of the result; a compiler adds it on the way out.
+        return torch.bmm(shared, self.weight) + self.bias
 
 
 class DynamicsEnsemble(nn.Module):

@@ -14,7 +14,8 @@ import math
 import torch
 from torch import Tensor, nn
 
-from intrigue.networks import init_orthogonal, mlp
+from intrigue.networks import init_orthogonal, mlp, narrow_linear
+from intrigue.precision import wide_products
 from intrigue.spaces import ActionSpec
 
 
@@ -36,8 +37,11 @@ class PlainDynamics(nn.Module):
 
     def forward(self, here: Tensor, there: Tensor, action: Tensor) -> Tensor:
         """Mean forward error plus mean inverse error, a scalar."""
-        ahead = self.ahead(torch.cat([here, action], -1))
-        guess = self.back(torch.cat([here, there], -1))
+        joined, pair = torch.cat([here, action], -1), torch.cat([here, there], -1)
+        with wide_products(here):
+            ahead = self.ahead[2](self.ahead[0](joined).relu()).to(here.dtype)
+            hidden = self.back[0](pair).relu()
+        guess = narrow_linear(self.back[2], hidden.to(here.dtype))
         return _mean_norm(there - ahead) + self._inverse_error(guess, action)
 
     def _inverse_error(self, guess: Tensor, action: Tensor) -> Tensor:

@@ -1,16 +1,47 @@
-"""Which float32 a GPU's matrix units compute with: exact, or TensorFloat-32 with ten bits of mantissa.
+"""What a GPU's matrix units compute with: exact float32, TensorFloat-32 with ten bits of mantissa, bfloat16 with seven.
 
 Bonuses are scored exactly: the spread that lower precision adds to an ensemble's predictions, about 1e-3, is the size
 of what is measured. Learning may be fast: gradients carry more noise than that. A CPU knows no difference.
+
+`wide_products` are those of a hidden layer with the next, nearly all of what URLB's networks compute. While learning
+they may take bfloat16 (`run.products`): sums stay float32, and so do weights, moments, first and last layers, losses,
+values, acting and scoring.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 import torch
+from torch import Tensor
+
+Products = Literal["float32", "bfloat16"]
+
+
+@dataclasses.dataclass
+class _Switches:
+    bfloat16: bool = False
+    """Whether wide products may take it."""
+    learning: bool = False
+    devices: tuple[str, ...] = ("cuda",)
+
+
+_NOW = _Switches()
+
+
+def use_products(wanted: Products, devices: tuple[str, ...] = ("cuda",)) -> None:
+    """What wide products of this process take while learning on such devices, from now on."""
+    _NOW.bfloat16, _NOW.devices = wanted == "bfloat16", devices
+
+
+def wide_products(rows: Tensor) -> torch.autocast:
+    """Within it, linear layers over such rows multiply in what was chosen for wide products."""
+    kind = rows.device.type
+    taken = _NOW.bfloat16 and _NOW.learning and kind in _NOW.devices
+    return torch.autocast(kind, torch.bfloat16, enabled=taken)
 
 
 @contextlib.contextmanager
@@ -22,13 +53,18 @@ def exact_float32() -> Iterator[None]:
 
 @contextlib.contextmanager
 def fast_float32() -> Iterator[None]:
-    """Products and convolutions of float32 in TensorFloat-32, where the GPU has it; the same twice, to the bit."""
+    """For learning: float32 in TensorFloat-32, where the GPU has it, and wide products in what was chosen for them.
+
+    The same twice, to the bit.
+    """
     with _tf32(True):
         before, torch.backends.cudnn.deterministic = torch.backends.cudnn.deterministic, True
+        outside, _NOW.learning = _NOW.learning, True
         try:
             yield
         finally:
             torch.backends.cudnn.deterministic = before
+            _NOW.learning = outside
 
 
 @contextlib.contextmanager

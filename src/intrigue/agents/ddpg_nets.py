@@ -13,7 +13,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from intrigue.networks import EnsembleLinear, init_orthogonal, mlp
+from intrigue.networks import EnsembleLinear, init_orthogonal, mlp, narrow_linear
+from intrigue.precision import wide_products
 
 
 class Actor(nn.Module):
@@ -27,8 +28,10 @@ class Actor(nn.Module):
 
     def forward(self, obs: Tensor, skill: Tensor) -> Tensor:
         """(B, S), (B, K) -> (B, A)."""
-        wanted: Tensor = self.policy(self.trunk(torch.cat([obs, skill], -1)))
-        return wanted.tanh()
+        seen = self.trunk(torch.cat([obs, skill], -1))
+        with wide_products(seen):
+            hidden = self.policy[0](seen)
+        return narrow_linear(self.policy[2], hidden.to(seen.dtype).relu()).tanh()
 
 
 class TwinCritic(nn.Module):
@@ -49,7 +52,9 @@ class TwinCritic(nn.Module):
     def forward(self, obs: Tensor, skill: Tensor, action: Tensor) -> Tensor:
         """(B, S), (B, K), (B, A) -> (2, B)."""
         seen = self.trunk(torch.cat([obs, skill, action], -1))
-        both: Tensor = self.out(self.hidden(seen.expand(2, -1, -1)).relu())  # (2, B, 1 or K)
+        with wide_products(seen):
+            hidden = self.hidden(seen.expand(2, -1, -1))
+        both: Tensor = self.out(hidden.to(seen.dtype).relu())  # (2, B, 1 or K)
         return (both * skill).sum(-1) if self.successor else both.squeeze(-1)
 
 
@@ -57,5 +62,5 @@ def _trunk(width_in: int, width_out: int) -> nn.Module:
     return nn.Sequential(nn.Linear(width_in, width_out), nn.LayerNorm(width_out), nn.Tanh())
 
 
-def _head(width: int, outputs: int) -> nn.Module:
+def _head(width: int, outputs: int) -> nn.Sequential:
     return mlp((width, width, outputs), nn.ReLU)

@@ -47,7 +47,8 @@ class Cohort:
         tensors = self._agents.tensors()
         self._behind = [each for name, each in tensors.items() if name.startswith("behaviour.")]
         self._ahead = [each for name, each in tensors.items() if name.startswith("actor.")]
-        self._update = Update(parts, self._agents, captured=captured, compiled=mode == "compile")
+        # What is captured once and replayed a million times is worth the half minute that fusing takes.
+        self._update = Update(parts, self._agents, captured=captured, compiled=captured or mode == "compile")
         self._explorers = Explorers(parts, self._agents, device, captured=captured)
         self._ready = torch.cuda.Event() if device.type == "cuda" else None
         self._stages = [Stage(each.collector.replay) for each in parts]

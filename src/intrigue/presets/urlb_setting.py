@@ -27,6 +27,7 @@ def pretraining() -> Layer:
         "steps": 2_000_000,  # URLB pretrain.yaml num_train_frames 2,000,010
         "checkpoint_every": 100_000,  # ours
         "run.snapshots": SNAPSHOTS,
+        "run.products": "bfloat16",  # ours: an update of one seed is a fifth faster with it (docs/dmc.md)
         "pool.num_envs": 1,  # URLB
         "pool.workers": 0,  # ours: one environment steps faster than it is handed over
         "agent": "ddpg",

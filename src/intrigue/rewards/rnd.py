@@ -147,6 +147,7 @@ def whitened(states: Tensor, valid: Tensor) -> Tensor:
 
 def _networks(cfg: RNDConfig, spec: ObsSpec) -> tuple[nn.Module, nn.Module]:
     """Target and predictor, begun as their sources begin them."""
+    target: nn.Module
     if cfg.variant == "urlb":
         sizes = (spec.size, cfg.width, cfg.width, cfg.feature_dim)
         target, predictor = (init_orthogonal(mlp(sizes, nn.ReLU), 1.0) for _ in range(2))

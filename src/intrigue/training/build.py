@@ -20,6 +20,7 @@ from intrigue.errors import ConfigError, Problem
 from intrigue.execution import pick_mode
 from intrigue.footprint import of_replay, of_rollout, refuse_too_large
 from intrigue.pairing import pair_problems
+from intrigue.precision import use_products
 from intrigue.replay.agent import ReplayAgent
 from intrigue.replay.collect import ReplayCollector
 from intrigue.replay.memory import Replay
@@ -83,6 +84,7 @@ def assemble(cfg: RunConfig, pool: Pool, device: torch.device) -> Parts | Replay
     with seeded_construction(seed, f"init/agent/{cfg.agent_name}"):
         agent = entry.cls(agent_cfg, spaces, names).to(device)
     mode = pick_mode(cfg.run.execution, device)
+    use_products(cfg.run.products)
     agent.execute(mode)
     curiosity.execute(mode)
     streams = Streams(seed, device)
