@@ -181,8 +181,12 @@ class DDPG(ReplayAgent):
     @torch.no_grad()
     def explore(self, obs: Tensor, skill: Tensor, rng: Generator | Draws) -> Tensor:
         """Actions (N, A) with noise."""
+        return self.explored(obs, skill, normal((len(obs), len(self.middle)), rng, obs.dtype))
+
+    @torch.no_grad()
+    def explored(self, obs: Tensor, skill: Tensor, drawn: Tensor) -> Tensor:
+        """Actions with this standard normal noise."""
         unit = (self.actor if self.behaviour is None else self.behaviour)(obs, skill)
-        drawn = normal(unit.shape, rng, unit.dtype)
         return self._scaled((unit + self.cfg.noise * drawn).clamp(EDGE - 1, 1 - EDGE))
 
     def _scaled(self, unit: Tensor) -> Tensor:

@@ -12,10 +12,12 @@ from typing import final
 
 import numpy as np
 import torch
+from torch import Tensor, nn
 
 from intrigue.cohort.lanes import Lanes
 from intrigue.cohort.stack import Stacked
-from intrigue.execution import Captured
+from intrigue.execution import Captured, fuse_kernels
+from intrigue.rng import Rng, normal
 from intrigue.spaces import Array
 from intrigue.training.replay import ReplayParts
 
@@ -38,6 +40,7 @@ class Explorers:
         self.obs: Array = self._seen_here.numpy()
         """What is acted on, (S, N, *obs); to be written before a call."""
         self._stream = torch.cuda.Stream(device, priority=-1) if cuda else None
+        self._explored = fuse_kernels(self._plain_explored) if captured else self._plain_explored
         self._captured = Captured(self._act, self._lanes.generators, tuple) if captured else None
 
     def __call__(self, ready: torch.cuda.Event | None) -> Array:
@@ -60,7 +63,17 @@ class Explorers:
 
     @torch.no_grad()
     def _act(self) -> None:
-        self._done.copy_(self._agents.call("explore", self._seen, self._skill, self._lanes))
+        drawn = self._agents.call(_normal, self._done.to(self._seen.dtype), self._lanes)
+        self._done.copy_(self._explored(drawn))
+
+    def _plain_explored(self, drawn: Tensor) -> Tensor:
+        actions: Tensor = self._agents.call("explored", self._seen, self._skill, drawn)
+        return actions
+
+
+def _normal(agent: nn.Module, like: Tensor, rng: Rng) -> Tensor:
+    del agent
+    return normal(like.shape, rng, like.dtype)
 
 
 def _dtype(kind: np.dtype[np.generic]) -> torch.dtype:
