@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import torch
@@ -10,9 +12,12 @@ from torch import Tensor, nn
 from intrigue.cohort.adam import StackedAdam
 from intrigue.cohort.adam_fused import MOST_TENSORS, adam_step
 from intrigue.cohort.stack import stack_modules
+from intrigue.guard import Guard
 
 SHAPES = [(1,), (7,), (1024,), (4097,), (2, 3, 5)]
 KEPT = ("exp_avg", "exp_avg_sq", "step")
+SOUND = (0.5, 3e38, 3e38)  # finite, each of three; their sum would not be
+NAN, INF = math.nan, math.inf
 
 
 @dataclass(frozen=True)
@@ -24,9 +29,20 @@ class Case:
     rate: float = 3.0  # so large that 1 - 0.999 in float32, which is off by 1.3e-5, shows
     betas: tuple[float, float] = (0.9, 0.999)
     eps: float = 1e-8
-    skipped: tuple[int, ...] = ()  # the gradients of these steps are no numbers
+    faults: Mapping[int, tuple[float, ...]] = field(default_factory=dict)  # step: its losses, one of them not finite
+    sound: tuple[float, ...] = SOUND  # the losses of all others
+    spaced: bool = False  # losses do not lie side by side
     before: list[float] = field(default_factory=list)  # steps already taken, tensor by tensor, with moments of them
     follow_rate: float = 0.0
+
+    @property
+    def skipped(self) -> tuple[int, ...]:
+        """The steps that are not taken; their gradients are no numbers."""
+        return tuple(self.faults)
+
+    def losses(self, time: int) -> tuple[float, ...]:
+        """Those of one step."""
+        return self.faults.get(time, self.sound)
 
 
 CASES = {
@@ -34,13 +50,27 @@ CASES = {
     "several": Case(SHAPES),
     "several the other way round": Case(SHAPES[::-1], betas=(0.8, 0.95), eps=0.1),
     "nothing remembered": Case(SHAPES, betas=(0.0, 0.0)),
-    "skipped": Case(SHAPES, skipped=(0, 2)),
+    "skipped": Case(SHAPES, faults={0: (NAN, 1.0, 2.0), 2: (0.5, 1.0, INF)}),
+    **{
+        f"{fault} in loss {seed}": Case(
+            [(7,), (2, 3)],
+            steps=3,
+            faults={1: (*SOUND[:seed], fault, *SOUND[seed + 1 :])},
+            follow_rate=0.3,
+            spaced=seed == 1,
+        )
+        for fault in (NAN, INF, -INF)
+        for seed in range(3)
+    },
+    "infinities that cancel": Case(SHAPES[:2], faults={0: (INF, -INF, 1.0)}),
+    "one seed": Case(SHAPES[:2], sound=(-1.0,), faults={1: (INF,)}),
+    "five seeds": Case(SHAPES[:2], sound=(-1.0, 0.0, 1e-45, 2.0, 3.0), faults={2: (0.0, 1.0, NAN, 1.0, -INF)}),
     "followed": Case(SHAPES, follow_rate=0.25),
     "followed closely": Case(SHAPES[:2], follow_rate=0.75),
-    "followed and skipped": Case(SHAPES, skipped=(1, 3), follow_rate=0.01),
+    "followed and skipped": Case(SHAPES, faults={1: (1.0, NAN, 2.0), 3: (1.0, -INF, 2.0)}, follow_rate=0.01),
     "of different ages": Case([(5,), (2000,), (3,)], before=[0.0, 9.0, 4000.0]),
     "an empty one between": Case([(5,), (0,), (3,)], follow_rate=0.5),
-    "more than one launch takes": Case([(3,)] * (MOST_TENSORS + 2), steps=1),
+    "more than one launch takes": Case([(3,)] * (MOST_TENSORS + 2), steps=2, faults={1: (1.0, 2.0, NAN)}),
 }
 State = dict[str, list[Tensor]]
 
@@ -59,6 +89,8 @@ def begin(case: Case) -> tuple[State, list[list[Tensor]]]:
         "exp_avg": [each * (age > 0) for each, age in zip(some(), ages, strict=True)],
         "exp_avg_sq": [each.square() * (age > 0) for each, age in zip(some(), ages, strict=True)],
         "step": [torch.tensor(age) for age in ages],
+        # Between numbers that are not to be touched.
+        "refused": [torch.tensor([9.0, *([0.0] * len(case.sound)), 9.0])],
     }
     gradients = [some() for _ in range(case.steps)]
     for time in case.skipped:
@@ -75,11 +107,20 @@ def by_kernels(case: Case, device: str) -> list[State]:
     for time, given in enumerate(gradients):
         adam_step(
             state["weight"], [each.to(device) for each in given], *(state[name] for name in KEPT), rate,
-            betas=case.betas, eps=case.eps, skip=torch.tensor(float(time in case.skipped), device=device),
+            betas=case.betas, eps=case.eps,
+            losses=_laid_out(case, time, device), refused=state["refused"][0][1:-1],
             followers=state["follower"] if case.follow_rate else None, follow_rate=case.follow_rate,
         )  # fmt: skip
         told.append({name: [each.cpu().clone() for each in several] for name, several in state.items()})
     return told
+
+
+def _laid_out(case: Case, time: int, device: str) -> Tensor:
+    """The losses among numbers that are none of them."""
+    losses = torch.tensor(case.losses(time))
+    beside = torch.full((len(losses) + 2, 2), NAN, device=device)
+    held = beside[1:-1, 0] if case.spaced else beside.view(-1)[1 : 1 + len(losses)]
+    return held.copy_(losses)
 
 
 def by_torch(case: Case) -> list[State]:
@@ -87,19 +128,22 @@ def by_torch(case: Case) -> list[State]:
     state, gradients = begin(case)
     weights = [nn.Parameter(each.double()) for each in state["weight"]]
     followers, told = [each.double() for each in state["follower"]], []
+    refused = state["refused"][0].double()
     adam = torch.optim.Adam(weights, lr=case.rate, betas=case.betas, eps=case.eps, foreach=False)
     for place, weight in enumerate(weights):
         adam.state[weight] = {name: state[name][place].double() for name in KEPT}
     for time, given in enumerate(gradients):
         for weight, gradient in zip(weights, given, strict=True):
             weight.grad = gradient.double()
-        if time not in case.skipped:
+        bad = [not math.isfinite(each) for each in case.losses(time)]
+        refused[1:-1] += torch.tensor(bad)
+        if not any(bad):
             adam.step()
         for follower, weight in zip(followers, weights, strict=True):
             follower.copy_((1 - case.follow_rate) * follower + case.follow_rate * weight.detach())
         moments = {name: [adam.state[weight][name].clone() for weight in weights] for name in KEPT}
         plain = {"weight": [each.detach().clone() for each in weights], "follower": [f.clone() for f in followers]}
-        told.append({**plain, **moments})
+        told.append({**plain, **moments, "refused": [refused.clone()]})
     return told
 
 
@@ -123,7 +167,7 @@ def pair_loss(pair: Pair, x: Tensor) -> Tensor:
 def stacked_steps(
     seeds: int, *, capturable: bool, device: str = "cpu", partly: bool = False
 ) -> list[dict[str, Tensor]]:
-    """Five steps of a stack through `StackedAdam.step`, the third of them skipped, and what each seed then has.
+    """Five steps of a stack behind its guard, the third refused because of the last seed, and what each then has.
 
     `partly`: not all that is trained is followed.
     """
@@ -133,6 +177,7 @@ def stacked_steps(
     stacked = stack_modules(pairs)
     tensors = stacked.tensors()
     adam = StackedAdam(stacked, solos, capturable=capturable)
+    guard = Guard(adam.optimizer, torch.device(device), seeds, adam.step)
     slow, fast = ["slow.bias", "slow_mean", "slow_idle"], ["layer.bias", "mean", "idle"]
     if not partly:
         slow, fast = [*slow, "slow.weight"], [*fast, "layer.weight"]
@@ -140,10 +185,17 @@ def stacked_steps(
     for time in range(5):
         x = torch.randn(seeds, 8, 40, generator=torch.Generator().manual_seed(time)).to(device)
         adam.optimizer.zero_grad()
-        stacked.call(pair_loss, x).sum().backward()
-        adam.step(torch.tensor(float(time == 2), device=device))
+        losses = stacked.call(pair_loss, x)
+        losses.sum().backward()
+        if time == 2:
+            losses = losses.clone()
+            losses[-1] = INF
+        guard.step(losses)
+    refused = guard.refused.tolist()
+    assert guard.tripped() == [seeds - 1] and not guard.tripped(), "who it was, once"
     return [
         {
+            "refused": torch.tensor(refused[seed]),
             **{name: value.cpu() for name, value in pair.state_dict().items()},
             **{
                 f"{place}.{name}": value.cpu()
@@ -151,5 +203,17 @@ def stacked_steps(
                 for name, value in own.items()
             },
         }
-        for pair, solo in zip(pairs, solos, strict=True)
+        for seed, (pair, solo) in enumerate(zip(pairs, solos, strict=True))
     ]
+
+
+def idle_step(*, capturable: bool, device: str = "cpu") -> dict[str, Tensor]:
+    """What a refused step counts, and what follows, where no gradient has reached a weight."""
+    pairs = [Pair().to(device) for _ in range(2)]
+    stacked = stack_modules(pairs)
+    adam = StackedAdam(stacked, [torch.optim.Adam([each.idle]) for each in pairs], capturable=capturable)
+    tensors, refused = stacked.tensors(), torch.zeros(2, device=device)
+    adam.follow([tensors["slow_idle"]], [tensors["idle"]], 0.1)
+    adam.step(torch.tensor([1.0, NAN], device=device), refused)
+    share = (tensors["slow_idle"] / tensors["idle"]).detach()
+    return {"refused": refused.cpu(), "share": share.cpu()}

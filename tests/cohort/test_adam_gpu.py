@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
-from test_adam_kernel import assert_all_close
+from test_adam_kernel import FOLLOWED, assert_all_close
 
-from adam_cases import CASES, by_kernels, by_torch, stacked_steps
+from adam_cases import CASES, KEPT, begin, by_kernels, by_torch, stacked_steps
 from intrigue.cohort.adam_fused import adam_step
 
 pytestmark = pytest.mark.gpu
@@ -19,8 +19,20 @@ def test_steps_are_those_of_torch(name):
     assert_all_close(by_kernels(CASES[name], "cuda"), by_torch(CASES[name]))
 
 
+@pytest.mark.parametrize("name", FOLLOWED)
+def test_a_skipped_step_leaves_everything_but_followers_to_the_bit(name):
+    case = CASES[name]
+    states = [begin(case)[0], *by_kernels(case, "cuda")]
+    for time in range(case.steps):
+        for kept in ("weight", *KEPT):
+            pairs = zip(states[time][kept], states[time + 1][kept], strict=True)
+            assert [torch.equal(*pair) for pair in pairs] == [time in case.skipped] * len(case.shapes), (kept, time)
+        moved = zip(states[time]["follower"], states[time + 1]["follower"], strict=True)
+        assert not any(torch.equal(*pair) for pair in moved), time
+
+
 @pytest.mark.parametrize("partly", [False, True])
-@pytest.mark.parametrize("seeds", [1, 2])
+@pytest.mark.parametrize("seeds", [1, 3])
 def test_a_stack_steps_by_kernels_as_by_torch(seeds, partly):
     wanted = stacked_steps(seeds, capturable=False, device="cuda", partly=partly)
     for found, due in zip(stacked_steps(seeds, capturable=True, device="cuda", partly=partly), wanted, strict=True):
@@ -48,6 +60,7 @@ def test_twenty_captured_steps_are_torchs_fused_ones():
     theirs = torch.optim.Adam(weights, lr=rate, fused=True, capturable=True, **SETTINGS)
     skip = torch.zeros((), device="cuda")
     vars(theirs)["found_inf"] = skip
+    losses, refused = torch.ones(3, device="cuda"), torch.zeros(3, device="cuda")
     for weight in weights:
         weight.grad = torch.zeros_like(weight)
     ours = [weight.detach().clone() for weight in weights]
@@ -62,7 +75,8 @@ def test_twenty_captured_steps_are_torchs_fused_ones():
 
     def our_step():
         adam_step(
-            ours, gradients, *moments, steps, rate, **SETTINGS, skip=skip, followers=followers, follow_rate=0.01
+            ours, gradients, *moments, steps, rate, **SETTINGS, losses=losses, refused=refused,
+            followers=followers, follow_rate=0.01,
         )  # fmt: skip
 
     with torch.no_grad():
@@ -71,11 +85,15 @@ def test_twenty_captured_steps_are_torchs_fused_ones():
             for gradient in gradients:
                 gradient.normal_(generator=rng)
             skip.fill_(float(time % 7 == 3))
+            losses.fill_(1.0)
+            if time % 7 == 3:  # steps 3, 10 and 17
+                losses[time % 2] = float("-inf")
             rate.fill_(1e-2 / (1 + time))
             for graph in graphs:
                 graph.replay()
     kept = [theirs.state[weight] for weight in weights]
     assert [each.item() for each in steps] == [each["step"].item() for each in kept] == [18.0] * len(SHAPES)
+    assert refused.tolist() == [1.0, 2.0, 0.0]
     # torch 2.11's second moment is that of β₂ in float32, whose 1 − β₂ is off by 1.3e-5; against float64 see above.
     for name, found, wanted, most in [
         ("weight", ours, weights, 1e-6),
@@ -95,7 +113,8 @@ def test_memory_that_begins_anywhere_and_ends_exactly():
         weight, gradient, first, second, follower = (each[3 : 3 + size] for each in held)
         adam_step(
             [weight], [gradient], [first], [second], [torch.zeros((), device="cuda")], torch.tensor(0.1, device="cuda"),
-            **SETTINGS, skip=torch.zeros((), device="cuda"), followers=[follower], follow_rate=0.5,
+            **SETTINGS, losses=torch.zeros(1, device="cuda"), refused=torch.zeros(1, device="cuda"),
+            followers=[follower], follow_rate=0.5,
         )  # fmt: skip
         for each in held:
             assert (each[:3] == 3).all() and (each[3 + size :] == 3).all()
@@ -107,6 +126,7 @@ def test_autograd_notices_that_a_weight_has_changed():
     loss = weight.square().sum()
     others = [[torch.ones(5, device="cuda")] for _ in range(3)]
     zero = torch.zeros((), device="cuda")
-    adam_step([weight], *others, [zero.clone()], zero + 0.1, **SETTINGS, skip=zero)
+    told = {"losses": torch.zeros(1, device="cuda"), "refused": torch.zeros(1, device="cuda")}
+    adam_step([weight], *others, [zero.clone()], zero + 0.1, **SETTINGS, **told)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         loss.backward()

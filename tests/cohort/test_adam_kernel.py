@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from adam_cases import CASES, KEPT, begin, by_torch, stacked_steps
+from adam_cases import CASES, KEPT, begin, by_torch, idle_step, stacked_steps
 from intrigue.cohort.adam_fused import adam_step, kernels_run_on
 from intrigue.guard import Guard
 
@@ -26,7 +26,7 @@ def interpreted(tmp_path_factory):
 
 
 # Below that a number is a difference of much larger ones; squares are none.
-SMALLEST = {"weight": 2e-6, "follower": 2e-6, "exp_avg": 1e-7, "exp_avg_sq": 0.0, "step": 0.0}
+SMALLEST = {"weight": 2e-6, "follower": 2e-6, "exp_avg": 1e-7, "exp_avg_sq": 0.0, "step": 0.0, "refused": 0.0}
 
 
 def assert_all_close(found, wanted):
@@ -43,15 +43,33 @@ def test_steps_are_those_of_torch(interpreted, name):
     assert_all_close(interpreted["cases"][name], by_torch(CASES[name]))
 
 
-def test_a_skipped_step_leaves_everything_but_followers_to_the_bit(interpreted):
-    case = CASES["followed and skipped"]
-    before = [begin(case)[0], *interpreted["cases"]["followed and skipped"]]
+FOLLOWED = [name for name, case in CASES.items() if case.skipped and case.follow_rate]
+
+
+@pytest.mark.parametrize("name", FOLLOWED)
+def test_a_skipped_step_leaves_everything_but_followers_to_the_bit(interpreted, name):
+    case = CASES[name]
+    before = [begin(case)[0], *interpreted["cases"][name]]
     for time in range(case.steps):
-        for name in ("weight", *KEPT):
-            pairs = zip(before[time][name], before[time + 1][name], strict=True)
-            assert all(torch.equal(*pair) for pair in pairs) == (time in case.skipped), (name, time)
+        for kept in ("weight", *KEPT):
+            pairs = zip(before[time][kept], before[time + 1][kept], strict=True)
+            assert [torch.equal(*pair) for pair in pairs] == [time in case.skipped] * len(case.shapes), (kept, time)
         moved = zip(before[time]["follower"], before[time + 1]["follower"], strict=True)
         assert not any(torch.equal(*pair) for pair in moved), time
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("fault", ["nan", "inf", "-inf"])
+def test_the_seed_at_fault_is_counted_once(interpreted, fault, seed):
+    refused = [state["refused"][0].tolist() for state in interpreted["cases"][f"{fault} in loss {seed}"]]
+    once = [9.0, 0.0, 0.0, 0.0, 9.0]  # of three seeds, and what lies beside them
+    once[1 + seed] = 1.0
+    assert refused == [[9.0, 0.0, 0.0, 0.0, 9.0], once, once]
+
+
+def test_it_is_counted_once_by_several_launches(interpreted):
+    refused = [state["refused"][0].tolist() for state in interpreted["cases"]["more than one launch takes"]]
+    assert refused == [[9.0, 0.0, 0.0, 0.0, 9.0], [9.0, 0.0, 0.0, 1.0, 9.0]]
 
 
 def test_the_reference_is_adam_by_hand():
@@ -67,14 +85,22 @@ def test_the_reference_is_adam_by_hand():
 
 
 @pytest.mark.parametrize("partly", [False, True])
-@pytest.mark.parametrize("seeds", [1, 2])
+@pytest.mark.parametrize("seeds", [1, 3])
 def test_a_stack_steps_by_kernels_as_by_torch(interpreted, seeds, partly):
     wanted = stacked_steps(seeds, capturable=False, partly=partly)
-    for found, due in zip(interpreted["stacks"][seeds, partly], wanted, strict=True):
+    for seed, (found, due) in enumerate(zip(interpreted["stacks"][seeds, partly], wanted, strict=True)):
         assert set(found) == set(due)
         assert due["0.step"] == 4, "one of five was skipped"
+        assert due["refused"] == (seed == seeds - 1)
         for name in due:
             torch.testing.assert_close(found[name], due[name], rtol=2e-6, atol=1e-7, msg=name.__add__)
+
+
+@pytest.mark.parametrize("way", ["kernels", "torch"])
+def test_losses_are_judged_where_no_gradient_has_reached_a_weight(interpreted, way):
+    found = interpreted["idle"] if way == "kernels" else idle_step(capturable=False)
+    assert found["refused"].tolist() == [0.0, 1.0]
+    torch.testing.assert_close(found["share"], torch.full((2, 3), 0.1))
 
 
 def test_what_follows_a_stack_on_a_cpu_follows():
@@ -86,23 +112,49 @@ def test_what_follows_a_stack_on_a_cpu_follows():
     assert not torch.equal(whole["slow.weight"], partly["slow.weight"])
 
 
-def test_a_guard_hands_its_verdict_to_the_step_it_was_given():
+def test_a_guard_hands_losses_and_counts_to_the_step_it_was_given():
     told = []
+
+    def step(losses, refused):
+        told.append(losses.tolist())
+        assert not losses.requires_grad
+        refused[1] += 1
+
     weight = torch.nn.Parameter(torch.zeros(1))
     adam = torch.optim.Adam([weight], fused=True)
-    guard = Guard(adam, torch.device("cpu"), 2, step=lambda skip: told.append(skip.item()))
-    for losses in ([1.0, 2.0], [1.0, math.inf], [math.nan, 0.0], [0.0, 0.0]):
-        guard.step(torch.tensor(losses))
-    assert told == [0.0, 1.0, 1.0, 0.0]
-    assert guard.tripped() == [0, 1]
+    guard = Guard(adam, torch.device("cpu"), 2, step=step)
+    for losses in ([1.0, 2.0], [1.0, math.inf]):
+        guard.step(torch.tensor(losses, requires_grad=True))
+    assert told == [[1.0, 2.0], [1.0, math.inf]]
+    assert guard.refused.tolist() == [0.0, 2.0], "the guard itself counts nothing"
+    assert guard.tripped() == [1]
     assert not adam.state, "the optimiser's own step was not taken"
 
 
-def wrong(change):
+def test_a_guard_alone_tells_the_optimiser():
+    weight = torch.nn.Parameter(torch.zeros(1))
+    adam = torch.optim.Adam([weight], fused=True)
+    guard, moved = Guard(adam, torch.device("cpu"), 2), []
+    for losses in ([3e38, 3e38], [1.0, math.inf], [math.nan, 0.0], [-math.inf, 0.0], [0.0, 0.0]):
+        before = weight.item()
+        weight.grad = torch.ones(1)
+        guard.step(torch.tensor(losses))
+        moved.append(weight.item() != before)
+    assert moved == [True, False, False, False, True]
+    assert adam.state[weight]["step"] == 2
+    assert guard.refused.tolist() == [2.0, 1.0]
+    assert guard.tripped() == [0, 1]
+    assert guard.tripped() == []
+
+
+THREE = torch.zeros(3)
+
+
+def wrong(change=lambda tensors: None, losses=THREE, refused=THREE):
     tensors = [[torch.zeros(2, 3)] for _ in range(4)]
     change(tensors)
     steps = [torch.zeros(())] * len(tensors[0])
-    adam_step(*tensors, steps, torch.tensor(0.1), betas=(0.9, 0.999), eps=1e-8, skip=torch.zeros(()))
+    adam_step(*tensors, steps, torch.tensor(0.1), betas=(0.9, 0.999), eps=1e-8, losses=losses, refused=refused)
 
 
 @pytest.mark.parametrize(
@@ -120,6 +172,28 @@ def test_what_kernels_would_read_wrongly_is_refused(other, why):
             wrong(lambda tensors, kind=kind: tensors[kind].__setitem__(0, other))
     with pytest.raises(ValueError, match="differ in length"):
         wrong(lambda tensors: tensors[1].append(other))
+
+
+@pytest.mark.parametrize(
+    ("losses", "refused", "why"),
+    [
+        (torch.zeros(3), torch.zeros(2), r"counts of shape \(2,\)"),
+        (torch.zeros(3), torch.zeros(3, dtype=torch.int64), "int64"),
+        (torch.zeros(3), torch.zeros(6)[::2], r"strides \(2,\)"),
+        (torch.zeros(3, 1), torch.zeros(3, 1), r"losses of shape \(3, 1\)"),
+        (torch.zeros(0), torch.zeros(0), r"losses of shape \(0,\)"),
+        (torch.zeros(3, dtype=torch.int64), torch.zeros(3), "int64"),
+        (torch.zeros(3, device="meta"), torch.zeros(3), "on meta"),
+    ],
+)
+def test_losses_that_kernels_would_read_wrongly_are_refused(losses, refused, why):
+    with pytest.raises(ValueError, match=why):
+        wrong(losses=losses, refused=refused)
+
+
+def test_a_step_of_nothing_would_look_at_no_loss():
+    with pytest.raises(ValueError, match="no tensor to step"):
+        wrong(lambda tensors: [each.clear() for each in tensors])
 
 
 def test_a_cpu_takes_torchs_own_step():

@@ -57,23 +57,25 @@ def advance(
     is not is counted in `refused`. LANES: the next power of two.
     """
     place = tl.program_id(0)
+    step = chosen(steps, place)
     lane = tl.arange(0, LANES)
+    # All that is read, first, so that a program waits for memory once.
     loss = tl.load(losses + lane * stride, mask=lane < SEEDS, other=0.0)
+    before = tl.load(step)
+    eta = tl.load(rate).to(tl.float64)
+    if COUNT:
+        counted = tl.load(refused + lane, mask=(lane < SEEDS) & (place == 0), other=0.0)
     bad = (loss - loss != 0.0).to(tl.int32)  # a number less itself is 0 unless it is infinite or none
     # By every program for itself: they run in any order, so that none can wait for what another one finds.
     halt = tl.max(bad, axis=0) > 0
-    if place == 0:
-        tl.store(skip, halt.to(tl.float32))
-        if COUNT:
-            counted = tl.load(refused + lane, mask=lane < SEEDS, other=0.0)
-            tl.store(refused + lane, counted + bad.to(tl.float32), mask=lane < SEEDS)
-    step = chosen(steps, place)
-    before = tl.load(step)
+    if COUNT:
+        tl.store(refused + lane, counted + bad.to(tl.float32), mask=(lane < SEEDS) & (place == 0))
+    tl.store(skip, halt.to(tl.float32), mask=place == 0)
     t = (before + 1.0).to(tl.float64)
     # In float64: 1 − 0.999 of float32 numbers is off by 1.3e-5.
     first = 1.0 - tl.exp(t * tl.full((), LOG_FIRST, tl.float64))
     second = 1.0 - tl.exp(t * tl.full((), LOG_SECOND, tl.float64))
-    tl.store(corrections + 2 * place, (tl.load(rate).to(tl.float64) / first).to(tl.float32))
+    tl.store(corrections + 2 * place, (eta / first).to(tl.float32))
     tl.store(corrections + 2 * place + 1, (1.0 / tl.sqrt(second)).to(tl.float32))
     tl.store(step, tl.where(halt, before, before + 1.0))
 
