@@ -26,10 +26,23 @@ import triton
 import triton.language as tl
 
 
+TWO_LOG2_E = tl.constexpr(2.8853900817779268)  # 2 / ln 2: exp(2z) as a power of two
+
+
 @triton.jit
 def _tanh(z):
-    """Off by less than 1e-6, absolutely: exp of large z is infinite or 0, and the quotient 0 or 2."""
-    return 1.0 - 2.0 / (1.0 + tl.exp(2.0 * z))
+    """Off by less than 1e-6, absolutely. Of large z the power is infinite or 0, and the quotient 0 or 2."""
+    return 1.0 - 2.0 / (1.0 + tl.exp2(z * TWO_LOG2_E))
+
+
+@triton.jit
+def _loaded(x, weight, row, unit, count, BEGIN: tl.constexpr, K: tl.constexpr, CHUNK: tl.constexpr):
+    """Inputs BEGIN to BEGIN + CHUNK of the rows (R, CHUNK) and of the weights (CHUNK, H), 0 where there are none."""
+    k = BEGIN + tl.arange(0, CHUNK)
+    there = (row[:, None] < count) & (k < K)[None, :]
+    some_x = tl.load(x + row.to(tl.int64)[:, None] * K + k[None, :], mask=there, other=0.0)
+    some_w = tl.load(weight + unit[None, :] * K + k[:, None], mask=(k < K)[:, None], other=0.0)
+    return some_x, some_w
 
 
 @triton.jit
@@ -38,13 +51,14 @@ def _normalised(
     K: tl.constexpr, CHUNK: tl.constexpr, H: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """n of these rows (R, H), and 1 / √(var + ε) of each (R, 1); rows from `count` on are those of x = 0."""
-    inside = row[:, None] < count
     p = tl.zeros((row.shape[0], H), tl.float32)
-    # A product of all K at once would need more shared memory than there is.
+    # Some inputs at a time: the weights of all of them would not fit into shared memory. The next ones are asked for
+    # before the product, and arrive during it.
+    next_x, next_w = _loaded(x, weight, row, unit, count, 0, K, CHUNK)
     for begin in tl.static_range(0, K, CHUNK):
-        k = begin + tl.arange(0, CHUNK)
-        some_x = tl.load(x + row.to(tl.int64)[:, None] * K + k[None, :], mask=inside & (k < K)[None, :], other=0.0)
-        some_w = tl.load(weight + unit[None, :] * K + k[:, None], mask=(k < K)[:, None], other=0.0)
+        some_x, some_w = next_x, next_w
+        if begin + CHUNK < K:
+            next_x, next_w = _loaded(x, weight, row, unit, count, begin + CHUNK, K, CHUNK)
         p = tl.dot(some_x, some_w, p, input_precision=PRECISION)
     p += tl.load(bias + unit)[None, :]
     # Twice through the registers: a mean of squares less the square of the mean would cancel.
