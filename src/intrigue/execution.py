@@ -12,6 +12,7 @@ after a resume. Drawing during a capture moves nothing: generators are put back,
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, TypeAlias, TypeVar, cast, final
 
@@ -49,6 +50,8 @@ def fuse_kernels(function: Function) -> Function:
     A method is compiled anew for every object it belongs to, and torch gives up after 8 (`recompile_limit`): a process
     that starts several runs would go on unfused without a word.
     """
+    # Its advice to multiply float32 in TF32: scoring must not, and learning does.
+    warnings.filterwarnings("ignore", "TensorFloat32 tensor cores", UserWarning)
     config = torch._dynamo.config
     config.recompile_limit = max(config.recompile_limit, MOST_FUSED)
     return cast("Function", torch.compile(function))
