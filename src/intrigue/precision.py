@@ -67,6 +67,16 @@ def fast_float32() -> Iterator[None]:
             _NOW.learning = outside
 
 
+# torch.compile cannot look into it, and compiles anew where it changes.
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def tf32_allowed() -> bool:
+    """Whether products of float32 may be computed in TensorFloat-32 at the moment."""
+    switch: Any = torch.backends.cuda.matmul
+    if hasattr(switch, "fp32_precision"):
+        return bool(switch.fp32_precision == "tf32")
+    return bool(switch.allow_tf32)
+
+
 @contextlib.contextmanager
 def _tf32(allowed: bool) -> Iterator[None]:
     if not torch.cuda.is_available():

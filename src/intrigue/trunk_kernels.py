@@ -24,6 +24,12 @@ from __future__ import annotations
 
 import triton
 import triton.language as tl
+from torch import Tensor
+
+CHUNK = 16  # inputs of one product, the fewest that Triton multiplies
+# Rows of a program: 1024 rows are work for 64 or 128 of a GPU's multiprocessors, and all weights are read by each.
+# Matrix units take 16 at once; without them 16 spill up to 904 bytes a lane, and 8 at most 96 (ptxas, sm_90).
+ROWS, ROWS_EXACT = 16, 8
 
 
 TWO_LOG2_E = tl.constexpr(2.8853900817779268)  # 2 / ln 2: exp(2z) as a power of two
@@ -68,7 +74,7 @@ def _normalised(
 
 
 @triton.jit
-def forward(
+def _forward(
     x, weight, bias, gain, shift, y, count, eps, stride_x, stride_w, stride_b, stride_g, stride_s,
     K: tl.constexpr, CHUNK: tl.constexpr, H: tl.constexpr, ROWS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
@@ -87,7 +93,7 @@ def forward(
 
 
 @triton.jit
-def backward(
+def _backward(
     dy, y, x, weight, bias, gain, dp, sums, count, eps, stride_x, stride_w, stride_b, stride_g,
     K: tl.constexpr, CHUNK: tl.constexpr, H: tl.constexpr, ROWS: tl.constexpr, PRECISION: tl.constexpr,
     SUMS: tl.constexpr,
@@ -117,3 +123,74 @@ def backward(
     tl.store(dp + place, moved, mask=inside)
     if SUMS:
         tl.store(mine + 2 * H, tl.sum(moved, 0))
+
+
+def rows_of(exact: bool) -> int:
+    """Rows of one program."""
+    return ROWS_EXACT if exact else ROWS
+
+
+def shared_bytes(width_out: int) -> int:
+    """An upper bound of the shared memory of a program: two chunks of weights and rows, and what reductions need."""
+    return 4 * (2 * CHUNK * (width_out + ROWS) + 1024)
+
+
+def forward(x: Tensor, weight: Tensor, bias: Tensor, gain: Tensor, shift: Tensor, eps: float, exact: bool) -> Tensor:
+    """y (S, B, H) of x (S, B, K), weight (S, H, K) and the others (S, H); or all without S."""
+    if x.dim() == 2:
+        return forward(*(each.unsqueeze(0) for each in (x, weight, bias, gain, shift)), eps, exact).squeeze(0)
+    seeds, count, _ = x.shape
+    y = x.new_empty(seeds, count, weight.shape[1])
+    if y.numel():
+        given = [_in_order(each) for each in (x, weight, bias, gain, shift)]
+        strides = [each.stride(0) for each in given]
+        programs = (triton.cdiv(count, rows_of(exact)), seeds)
+        _forward[programs](*given, y, count, eps, *strides, **_constants(weight, exact))
+    return y
+
+
+def backward(
+    dy: Tensor,
+    y: Tensor,
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    gain: Tensor,
+    eps: float,
+    exact: bool,
+    wants_sums: bool,
+) -> tuple[Tensor, Tensor]:
+    """∂p (S, B, H), and each program's sums of ∂g, ∂s and ∂b (S, programs, 3, H); no programs if nobody wants them."""
+    if x.dim() == 2:
+        alone = (each.unsqueeze(0) for each in (dy, y, x, weight, bias, gain))
+        dp, sums = backward(*alone, eps, exact, wants_sums)
+        return dp.squeeze(0), sums.squeeze(0)
+    seeds, count, _ = x.shape
+    blocks = triton.cdiv(count, rows_of(exact))
+    dp = x.new_empty(y.shape)
+    sums = x.new_empty(seeds, blocks if wants_sums else 0, 3, weight.shape[1])
+    if y.numel():
+        given = [_in_order(each) for each in (x, weight, bias, gain)]
+        strides = [each.stride(0) for each in given]
+        _backward[blocks, seeds](
+            dy.contiguous(), y.contiguous(), *given, dp, sums, count, eps, *strides,
+            SUMS=wants_sums, **_constants(weight, exact),
+        )  # fmt: skip
+    return dp, sums
+
+
+def _in_order(each: Tensor) -> Tensor:
+    """Each seed's numbers without gaps; seeds that share them still do."""
+    return each if each[0].is_contiguous() else each.contiguous()
+
+
+def _constants(weight: Tensor, exact: bool) -> dict[str, int | str]:
+    _, width_out, width_in = weight.shape
+    return {
+        "K": width_in,
+        "H": width_out,
+        "CHUNK": CHUNK,
+        "ROWS": rows_of(exact),
+        "PRECISION": "ieee" if exact else "tf32",
+        "num_warps": 8 if width_out >= 512 else 4,
+    }
