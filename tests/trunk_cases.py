@@ -19,7 +19,7 @@ MAPPED = {
     "x": (0, None, None, None, None),
     "weights": (None, 0, 0, 0, 0),
     "all": (0, 0, 0, 0, 0),
-    "gain": (0, 0, 0, 0, None),
+    "not all": (0, 0, None, 0, None),
 }
 
 
