@@ -50,8 +50,10 @@ def fuse_kernels(function: Function) -> Function:
     A method is compiled anew for every object it belongs to, and torch gives up after 8 (`recompile_limit`): a process
     that starts several runs would go on unfused without a word.
     """
-    # Its advice to multiply float32 in TF32: scoring must not, and learning does.
-    warnings.filterwarnings("ignore", "TensorFloat32 tensor cores", UserWarning)
+    # Its advice to multiply float32 in TF32: scoring must not, and learning does. And what it says when it looks at an
+    # input that was computed.
+    for message in ("TensorFloat32 tensor cores", "The .grad attribute of a Tensor that is not a leaf"):
+        warnings.filterwarnings("ignore", message, UserWarning)
     config = torch._dynamo.config
     config.recompile_limit = max(config.recompile_limit, MOST_FUSED)
     return cast("Function", torch.compile(function))

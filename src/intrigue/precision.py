@@ -47,8 +47,12 @@ def wide_products(rows: Tensor) -> torch.autocast:
 @contextlib.contextmanager
 def exact_float32() -> Iterator[None]:
     """Products and convolutions of float32 in float32."""
-    with _tf32(False):
-        yield
+    outside, _NOW.learning = _NOW.learning, False
+    try:
+        with _tf32(False):
+            yield
+    finally:
+        _NOW.learning = outside
 
 
 @contextlib.contextmanager
@@ -68,13 +72,9 @@ def fast_float32() -> Iterator[None]:
 
 
 # torch.compile cannot look into it, and compiles anew where it changes.
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def tf32_allowed() -> bool:
-    """Whether products of float32 may be computed in TensorFloat-32 at the moment."""
-    switch: Any = torch.backends.cuda.matmul
-    if hasattr(switch, "fp32_precision"):
-        return bool(switch.fp32_precision == "tf32")
-    return bool(switch.allow_tf32)
+    """Whether products of float32 are in TensorFloat-32 now, where the GPU has it."""
+    return _NOW.learning
 
 
 @contextlib.contextmanager

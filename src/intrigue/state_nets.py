@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from intrigue.networks import ConvTrunk, init_orthogonal, mlp
 from intrigue.spaces import ObsSpec
+from intrigue.trunk import Trunk
 
 
 class StateTrunk(nn.Module):
@@ -34,8 +35,7 @@ class StateTrunk(nn.Module):
 def icm_trunk(spec: ObsSpec, features: int) -> nn.Module:
     """URLB's `icm_apt` encoder: one layer, LayerNorm, tanh. Forward and inverse model train it (`plain_dynamics`)."""
     trunk = StateTrunk(spec, features)
-    dense = init_orthogonal(nn.Linear(trunk.width, features), 1.0)
-    return nn.Sequential(trunk, dense, nn.LayerNorm(features), nn.Tanh())
+    return nn.Sequential(trunk, init_orthogonal(Trunk(trunk.width, features), 1.0))
 
 
 def relu_net(width_in: int, hidden: int, width_out: int) -> nn.Module:

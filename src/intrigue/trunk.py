@@ -33,6 +33,9 @@ from intrigue.precision import tf32_allowed
 MOST_INPUTS = 128  # more are cuBLAS's: all weights go through every program
 OUTPUTS = (32, 64, 128, 256, 512, 1024)  # powers of two, as Triton's blocks are; a row of more does not fit registers
 
+TRITON_IS_THERE = importlib.util.find_spec("triton") is not None
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"  # Triton's kernels as Python, on a CPU
+
 _LIBRARY = library.Library("intrigue", "FRAGMENT")
 _LIBRARY.define(
     "trunk(Tensor x, Tensor weight, Tensor bias, Tensor gain, Tensor shift, float eps, bool exact) -> Tensor"
@@ -52,7 +55,7 @@ class Trunk(nn.Sequential):
     def forward(self, x: Tensor) -> Tensor:
         """(..., K) -> (..., H)."""
         dense, norm = cast(nn.Linear, self[0]), cast(nn.LayerNorm, self[1])
-        if x.dim() < 2 or not takes_kernel(x.device, x.dtype, dense.in_features, dense.out_features):
+        if x.dim() < 2 or not suits(x.device, x.dtype, dense.in_features, dense.out_features):
             plain: Tensor = super().forward(x)  # type: ignore[no-untyped-call]
             return plain
         weights = (dense.weight, dense.bias, norm.weight, norm.bias)
@@ -60,23 +63,20 @@ class Trunk(nn.Sequential):
         return y if x.dim() == 2 else y.unflatten(0, x.shape[:-1])
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]  # torch.compile cannot look into it
-def takes_kernel(device: torch.device, dtype: torch.dtype, width_in: int, width_out: int) -> bool:
-    """Whether a trunk of these widths is computed by the Triton kernels."""
+def suits(device: torch.device, dtype: torch.dtype, width_in: int, width_out: int) -> bool:
+    """Whether a trunk of these widths is the operator's. Nothing in it that torch.compile could not look into."""
     fits = 1 <= width_in <= MOST_INPUTS and width_out in OUTPUTS
-    if not fits or dtype != torch.float32 or not _triton_is_there():
-        return False
-    if device.type != "cuda":
-        return os.environ.get("TRITON_INTERPRET") == "1"
+    return fits and dtype == torch.float32 and TRITON_IS_THERE and (device.type == "cuda" or INTERPRETED)
+
+
+def takes_kernel(device: torch.device, dtype: torch.dtype, width_in: int, width_out: int) -> bool:
+    """Whether it is computed by the Triton kernels: the operator's own choice, by what the device has."""
+    if not suits(device, dtype, width_in, width_out) or device.type != "cuda":
+        return suits(device, dtype, width_in, width_out)
     from intrigue import trunk_kernels  # Triton is optional, and slow to import.
 
     needed: int = trunk_kernels.shared_bytes(width_out)
     return _shared_memory(device) >= needed
-
-
-@functools.cache
-def _triton_is_there() -> bool:
-    return importlib.util.find_spec("triton") is not None
 
 
 @functools.cache
@@ -87,8 +87,7 @@ def _shared_memory(device: torch.device) -> int:
 
 
 def _taken(x: Tensor, weight: Tensor) -> bool:
-    taken: bool = takes_kernel(x.device, x.dtype, weight.shape[-1], weight.shape[-2])
-    return taken
+    return takes_kernel(x.device, x.dtype, weight.shape[-1], weight.shape[-2])
 
 
 def _trunk(x: Tensor, weight: Tensor, bias: Tensor, gain: Tensor, shift: Tensor, eps: float, exact: bool) -> Tensor:

@@ -32,7 +32,9 @@ def test_taken_while_learning_alone(bfloat16):
     with fast_float32():
         assert product(rows).dtype == torch.bfloat16
         assert product(rows)[0, 2] == 256
-    for outside in (product(rows), *_exact(rows)):
+        with exact_float32():
+            within = product(rows)
+    for outside in (product(rows), *_exact(rows), within):
         assert outside.dtype == torch.float32
         assert outside[0, 2] == 257
 

@@ -13,6 +13,7 @@ from torch import library, nn
 
 from intrigue import trunk as module
 from intrigue.cohort.stack import stack_modules
+from intrigue.precision import exact_float32, fast_float32
 from intrigue.trunk import MOST_INPUTS, TRUNK, TRUNK_BACKWARD, Trunk, takes_kernel
 from trunk_cases import CASES, EPS, NAMES, by_numpy, computed, expected, random_case
 
@@ -200,9 +201,9 @@ def test_module_compiles_without_a_break(seeds):
     torch.testing.assert_close(torch.compile(losses, backend="aot_eager")(x), losses(x))
 
 
-@pytest.mark.parametrize(("precision", "exact"), [("ieee", True), ("tf32", False)])
+@pytest.mark.parametrize(("precision", "exact"), [(exact_float32, True), (fast_float32, False)])
 def test_compiled_module_knows_the_precision(monkeypatch, precision, exact):
-    monkeypatch.setattr(module, "takes_kernel", lambda *_: True)
+    monkeypatch.setattr(module, "suits", lambda *_: True)
     monkeypatch.setattr(module, "_taken", lambda *_: False)
     seen = []
 
@@ -212,17 +213,13 @@ def test_compiled_module_knows_the_precision(monkeypatch, precision, exact):
 
     trunk, x = Trunk(5, 32), torch.randn(4, 5)
     compiled = torch.compile(trunk, fullgraph=True, backend=look)
-    switch = torch.backends.cuda.matmul
-    before, switch.fp32_precision = switch.fp32_precision, precision
-    try:
+    with precision():
         torch.testing.assert_close(compiled(x), nn.Sequential(*trunk)(x))
-    finally:
-        switch.fp32_precision = before
     assert seen == [exact]
 
 
 def test_what_the_kernels_take(monkeypatch):
-    monkeypatch.setattr(module, "_triton_is_there", lambda: True)
+    monkeypatch.setattr(module, "TRITON_IS_THERE", True)
     monkeypatch.setattr(module, "_shared_memory", lambda device: 227 * 1024)
     pytest.importorskip("triton", reason="Triton is published for Linux only")
     gpu, single = torch.device("cuda"), torch.float32
@@ -239,5 +236,5 @@ def test_what_the_kernels_take(monkeypatch):
     monkeypatch.setattr(module, "_shared_memory", lambda device: 99 * 1024)
     assert not takes_kernel(gpu, single, 24, 1024)
     assert takes_kernel(gpu, single, 24, 512)
-    monkeypatch.setattr(module, "_triton_is_there", lambda: False)
+    monkeypatch.setattr(module, "TRITON_IS_THERE", False)
     assert not takes_kernel(gpu, single, 24, 512)

@@ -264,7 +264,12 @@ class DDPG(ReplayAgent):
     ) -> tuple[Tensor, Tensor]:
         """Both values' squared errors, and with them the mean value."""
         value = self.next_value(next_obs, skill, noise)
-        return self.value_loss(obs, skill, action, reward, discount, value, counts)
+        return self.value_loss(self.values(obs, skill, action), reward, discount, value, counts)
+
+    def values(self, obs: Tensor, skill: Tensor, action: Tensor) -> Tensor:
+        """Both values (2, B) of what was done."""
+        values: Tensor = self.critic(obs, skill, action)
+        return values
 
     @torch.no_grad()
     def next_value(self, next_obs: Tensor, skill: Tensor, noise: Tensor) -> Tensor:
@@ -273,18 +278,10 @@ class DDPG(ReplayAgent):
         return values.amin(0)
 
     def value_loss(
-        self,
-        obs: Tensor,
-        skill: Tensor,
-        action: Tensor,
-        reward: Tensor,
-        discount: Tensor,
-        next_value: Tensor,
-        counts: Tensor,
+        self, values: Tensor, reward: Tensor, discount: Tensor, next_value: Tensor, counts: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """The critic's loss where what follows is valued already."""
+        """The critic's loss where what was done (2, B) and what follows (B,) are valued already."""
         wanted = reward + discount * next_value  # (B,)
-        values = self.critic(obs, skill, action)  # (2, B)
         share = counts / counts.sum().clamp_min(1)
         loss = ((values - wanted).square() * share).sum()
         return loss, torch.stack([loss, (values * share).sum() / 2])

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from intrigue.networks import EnsembleLinear, init_orthogonal, mlp, narrow_linear
 from intrigue.precision import wide_products
+from intrigue.trunk import Trunk
 
 
 class Actor(nn.Module):
@@ -22,7 +23,7 @@ class Actor(nn.Module):
 
     def __init__(self, state: int, action: int, hidden: int) -> None:
         super().__init__()
-        self.trunk = _trunk(state, hidden)
+        self.trunk = Trunk(state, hidden)
         self.policy = _head(hidden, action)
         init_orthogonal(self, 1.0)
 
@@ -40,7 +41,7 @@ class TwinCritic(nn.Module):
     def __init__(self, state: int, action: int, hidden: int, successor: int = 0) -> None:
         super().__init__()
         self.successor = successor
-        self.trunk = _trunk(state + action, hidden)
+        self.trunk = Trunk(state + action, hidden)
         # Both heads in one product each: half as many to start, and a GPU is better filled.
         self.hidden, self.out = EnsembleLinear(2, hidden, hidden), EnsembleLinear(2, hidden, successor or 1)
         init_orthogonal(self.trunk, 1.0)
@@ -56,10 +57,6 @@ class TwinCritic(nn.Module):
             hidden = self.hidden(seen.expand(2, -1, -1))
         both: Tensor = self.out(hidden.to(seen.dtype).relu())  # (2, B, 1 or K)
         return (both * skill).sum(-1) if self.successor else both.squeeze(-1)
-
-
-def _trunk(width_in: int, width_out: int) -> nn.Module:
-    return nn.Sequential(nn.Linear(width_in, width_out), nn.LayerNorm(width_out), nn.Tanh())
 
 
 def _head(width: int, outputs: int) -> nn.Sequential:

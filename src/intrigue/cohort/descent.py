@@ -20,7 +20,8 @@ from intrigue.precision import fast_float32
 class Descent:
     """The optimiser of one loss of every seed; `solos` are the seeds' own, which see its moments.
 
-    `compiled`: what is no matrix product is fused by torch.compile, forward and backward.
+    `compiled`: what is no matrix product is fused by torch.compile, forward and backward. `ahead`: a method that gives
+    the first of the loss's inputs, to be called by `begin`.
     """
 
     def __init__(
@@ -31,13 +32,21 @@ class Descent:
         refusal: str,
         *,
         compiled: bool,
+        ahead: str = "",
     ) -> None:
         device = solos[0].param_groups[0]["params"][0].device
         self._stacked, self._loss_of, self._refusal = stacked, loss_of, refusal
         self._losses = fuse_kernels(self._plain_losses) if compiled else self._plain_losses
+        self._name_ahead = ahead
+        self._ahead = fuse_kernels(self._plain_ahead) if compiled else self._plain_ahead
         self._ones = torch.ones(stacked.size, device=device)
         self._adam = StackedAdam(stacked, solos, capturable=device.type == "cuda")
         self._guard = Guard(self._adam.optimizer, device, stacked.size, self._adam.step)
+
+    def begin(self, *inputs: Any) -> Any:
+        """What the loss is made of, with gradients, before the rest of its inputs are there."""
+        with fast_float32():
+            return self._ahead(*inputs)
 
     def __call__(self, *inputs: Any) -> Tensor:
         """One step; what was noted, (S, ...)."""
@@ -52,6 +61,9 @@ class Descent:
     def _plain_losses(self, *inputs: Any) -> tuple[Tensor, Tensor]:
         losses, noted = self._stacked.call(self._loss_of, *inputs)
         return losses, noted
+
+    def _plain_ahead(self, *inputs: Any) -> Any:
+        return self._stacked.call(self._name_ahead, *inputs)
 
     def follow(self, slow: Sequence[Tensor], fast: Sequence[Tensor], rate: float) -> None:
         """From here on every step is followed by slow ← slow + rate (fast − slow)."""

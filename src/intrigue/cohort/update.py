@@ -67,7 +67,7 @@ class Update:
         criticism, action = (
             [getattr(each, name).optimizer for each in solos] for name in ("critic_step", "actor_step")
         )
-        self._critic = Descent(agents, DDPG.value_loss, criticism, ddpg.REFUSAL, compiled=compiled)
+        self._critic = Descent(agents, DDPG.value_loss, criticism, ddpg.REFUSAL, compiled=compiled, ahead="values")
         self._critic.follow(self._slow, fast, agent.cfg.target_rate)
         self._actor = Descent(agents, DDPG.actor_loss, action, ddpg.REFUSAL, compiled=compiled)
         some = torch.zeros(len(parts), 2, agent.plan.batch, dtype=torch.float64, device=device)
@@ -77,8 +77,8 @@ class Update:
         if not self._idle and learners[0] is not None:
             optimizers = [each.optimizer for each in learners if each is not None]
             # Draws from a generator cannot be compiled.
-            how = {"compiled": compiled and not draws}
-            self._bonus = Descent(self._curiosities, _bonus_loss, optimizers, REFUSAL, **how)
+            fusible = compiled and not draws
+            self._bonus = Descent(self._curiosities, _bonus_loss, optimizers, REFUSAL, compiled=fusible)
         self._names = (*NOTED, *(f"{PART}{name}" for name in names), *ddpg.NOTED)
         # In float64 sums of float32 are exact, so that means do not hang on when somebody looked in between.
         self._sums = torch.zeros(len(parts), len(self._names), dtype=torch.float64, device=device)
@@ -123,9 +123,9 @@ class Update:
         noise = self._agents.call(_noise_like, batch.action.flatten(1, 2).to(batch.obs.dtype), self._noise)
         with torch.no_grad(), fast_float32():
             rows, value = self._ahead(batch, extras, noise[:, 0])
+        values = self._critic.begin(rows.obs, rows.skill, rows.action)
         judged.wait()
-        reward = mixed.reward.flatten(1)
-        first = self._critic(rows.obs, rows.skill, rows.action, reward, rows.discount, value, rows.counts)
+        first = self._critic(values, mixed.reward.flatten(1), rows.discount, value, rows.counts)
         second = self._actor(rows.obs, rows.skill, rows.counts, noise[:, 1])
         with torch.no_grad():
             judged.wait_for_all()
