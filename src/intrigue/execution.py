@@ -1,7 +1,7 @@
 """How the hot parts of learning run: as written, compiled, or as the replay of CUDA graphs.
 
     plain     eager torch; a loss that is not finite stops the run before its optimiser step
-    compile   the loss is compiled (torch.compile), the rest as plain
+    compile   what is no matrix product is fused by torch.compile; on a GPU captured as in `graph`, else as plain
     graph     on a GPU: loss, gradient and optimiser step are captured once per shape of input and replayed, without a
               word between host and device; a step whose loss is not finite changes nothing (the fused optimiser is told
               to skip it), and the run stops at the end of the update
@@ -57,6 +57,11 @@ def fuse_kernels(function: Function) -> Function:
     config = torch._dynamo.config
     config.recompile_limit = max(config.recompile_limit, MOST_FUSED)
     return cast("Function", torch.compile(function))
+
+
+def captures(mode: Mode, device: torch.device) -> bool:
+    """Whether what runs in this mode there is the replay of graphs."""
+    return mode != "plain" and device.type == "cuda"
 
 
 @final
@@ -147,8 +152,8 @@ class LossStep:
         self._loss_of = fuse_kernels(loss_of) if mode == "compile" else loss_of
         self._parameters = list(parameters)
         self._refusal, self._max_grad_norm = refusal, max_grad_norm
-        graph = mode == "graph"
         device = self._parameters[0].device
+        graph = captures(mode, device)
         rate: Any = torch.tensor(learning_rate, device=device) if graph else learning_rate
         self.optimizer = torch.optim.Adam(
             self._parameters, lr=rate, eps=eps, fused=True if graph or fused else None, capturable=graph

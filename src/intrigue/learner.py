@@ -8,7 +8,7 @@ import torch
 from torch import Generator, Tensor
 
 from intrigue.curiosity_config import CuriosityConfig
-from intrigue.execution import LossStep, Mode
+from intrigue.execution import LossStep, Mode, captures
 from intrigue.optim import load_optimizer_state, optimizer_state
 from intrigue.rewards.base import IntrinsicReward
 from intrigue.state import State
@@ -38,7 +38,8 @@ class Learner:
         self.cfg, self.reward, self.rng = cfg, reward, rng
         trained = [weight for weight in reward.parameters() if weight.requires_grad]
         # Only losses that never wait for the device can be captured; the others run as they are written.
-        mode = "plain" if mode == "graph" and not reward.capturable else mode
+        if trained and captures(mode, trained[0].device) and not reward.capturable:
+            mode = "plain"
         self.step = (
             LossStep(
                 self._loss_of,

@@ -28,7 +28,7 @@ from torch import Generator, Tensor
 from intrigue.agents.actor_critic import ActorCritic
 from intrigue.agents.base import Agent
 from intrigue.agents.registry import register_agent
-from intrigue.execution import Captured, LossStep, Mode
+from intrigue.execution import Captured, LossStep, Mode, captures
 from intrigue.fields import (
     Discount,
     FiniteFloat,
@@ -134,7 +134,7 @@ class PPO(Agent):
 
     def act(self, obs: Tensor, skill: Tensor, *, explore: bool, rng: Generator) -> Acted:
         """Sampled (or most likely) actions, with their log-probabilities and the state's values."""
-        if self.mode == "graph" and explore:
+        if captures(self.mode, obs.device) and explore:
             if id(rng) not in self._captured:
                 self._captured[id(rng)] = Captured(lambda obs, skill: self._decide(obs, skill, True, rng), (rng,))
             decided = tuple(each.clone() for each in self._captured[id(rng)](obs, skill))

@@ -19,6 +19,7 @@ from intrigue.cohort.explorers import Explorers
 from intrigue.cohort.stack import stack_modules
 from intrigue.cohort.update import Update
 from intrigue.errors import RunError
+from intrigue.execution import captures
 from intrigue.replay.plan import updates_due
 from intrigue.replay.stage import Stage
 from intrigue.spaces import Array
@@ -42,7 +43,7 @@ class Cohort:
         self.log_every = agent.rollout_steps * self.num_envs
         device = agent.middle.device
         mode = agent.critic_step.mode
-        captured = device.type == "cuda" and mode != "plain"
+        captured = captures(mode, device)
         self._agents = stack_modules([each.agent for each in parts])
         tensors = self._agents.tensors()
         self._behind = [each for name, each in tensors.items() if name.startswith("behaviour.")]
