@@ -13,7 +13,7 @@ from intrigue.cli import main
 from intrigue.curiosity import Curiosity
 from intrigue.curiosity_config import CuriosityConfig
 from intrigue.errors import NonFiniteError
-from intrigue.execution import Captured, pick_mode
+from intrigue.execution import Captured, Mode, pick_mode
 from intrigue.rng import seeded_construction
 from intrigue.spaces import ActionSpec, ObsSpec, Spaces
 from intrigue.types import Stream, Transitions
@@ -107,8 +107,9 @@ def test_graphs_without_a_gpu_are_refused_before_anything_is_created(
 @pytest.mark.gpu
 @pytest.mark.parametrize("reward", ["nnm", "disagreement", "icm", "rnd"])
 @pytest.mark.parametrize("spaces", [VECTOR, PIXELS], ids=["vector", "pixels"])
-def test_captured_and_plain_agree_after_one_iteration(reward: str, spaces: Spaces) -> None:
-    plain, captured = (trained(mode, spaces, reward, "cuda") for mode in ("plain", "graph"))
+@pytest.mark.parametrize("mode", ["graph", "compile"])
+def test_captured_and_plain_agree_after_one_iteration(reward: str, spaces: Spaces, mode: Mode) -> None:
+    plain, captured = (trained(each, spaces, reward, "cuda") for each in ("plain", mode))
     torch.testing.assert_close(plain[2][0], captured[2][0], rtol=1e-4, atol=1e-6)
     close(plain[0], captured[0], GPU_TOLERANCE)
     close(plain[1], captured[1], GPU_TOLERANCE)
