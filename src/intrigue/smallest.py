@@ -9,12 +9,12 @@ the device. No gradient is defined: columns have none. Under torch's vmap the ma
 
 from __future__ import annotations
 
-import functools
-import importlib.util
 from typing import Any
 
 import torch
 from torch import Tensor, library
+
+from intrigue.triton_there import triton_works
 
 # A program holds one row in registers and goes through it k times, so a wide row or a large k is torch.topk's.
 WIDEST = 4096
@@ -36,12 +36,7 @@ def _smallest(values: Tensor, k: int) -> Tensor:
 def takes_kernel(device: torch.device, dtype: torch.dtype, width: int, k: int) -> bool:
     """Whether the k smallest of rows of this width are found by the Triton kernel."""
     fits = width <= WIDEST and 1 <= k <= min(width, MOST)
-    return fits and device.type == "cuda" and dtype == torch.float32 and _triton_is_there()
-
-
-@functools.cache
-def _triton_is_there() -> bool:
-    return importlib.util.find_spec("triton") is not None
+    return fits and device.type == "cuda" and dtype == torch.float32 and triton_works()
 
 
 def _fake_smallest(values: Tensor, k: int) -> Tensor:

@@ -21,7 +21,6 @@ Elsewhere than on CUDA, of other types and of other sizes, `Trunk` is the three 
 from __future__ import annotations
 
 import functools
-import importlib.util
 import os
 from typing import Any, cast
 
@@ -29,11 +28,12 @@ import torch
 from torch import Tensor, library, nn
 
 from intrigue.precision import tf32_allowed
+from intrigue.triton_there import triton_works
 
 MOST_INPUTS = 128  # more are cuBLAS's: all weights go through every program
 OUTPUTS = (32, 64, 128, 256, 512, 1024)  # powers of two, as Triton's blocks are; a row of more does not fit registers
 
-TRITON_IS_THERE = importlib.util.find_spec("triton") is not None
+TRITON_WORKS = triton_works()
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"  # Triton's kernels as Python, on a CPU
 
 _LIBRARY = library.Library("intrigue", "FRAGMENT")
@@ -66,7 +66,7 @@ class Trunk(nn.Sequential):
 def suits(device: torch.device, dtype: torch.dtype, width_in: int, width_out: int) -> bool:
     """Whether a trunk of these widths is the operator's. Nothing in it that torch.compile could not look into."""
     fits = 1 <= width_in <= MOST_INPUTS and width_out in OUTPUTS
-    return fits and dtype == torch.float32 and TRITON_IS_THERE and (device.type == "cuda" or INTERPRETED)
+    return fits and dtype == torch.float32 and TRITON_WORKS and (device.type == "cuda" or INTERPRETED)
 
 
 def takes_kernel(device: torch.device, dtype: torch.dtype, width_in: int, width_out: int) -> bool:

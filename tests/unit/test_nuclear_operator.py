@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import library
 
+from intrigue import triton_there
 from intrigue.nuclear import (
     Gathered,
     MatrixError,
@@ -124,8 +125,10 @@ def test_the_library_is_built_once_and_kept(monkeypatch, tmp_path):
 
 
 def test_missing_triton_is_said_once(monkeypatch):
-    monkeypatch.setattr(dispatch.importlib.util, "find_spec", lambda name: None)
-    dispatch._triton_is_there.cache_clear()
+    monkeypatch.setattr(triton_there.importlib.util, "find_spec", lambda name: None)
+    forget = (dispatch._triton_is_there.cache_clear, triton_there.triton_lacks.cache_clear)
+    for each in forget:
+        each()
     try:
         cuda = torch.device("cuda")
         with pytest.warns(RuntimeWarning, match="Triton is not installed"):
@@ -134,7 +137,19 @@ def test_missing_triton_is_said_once(monkeypatch):
             warnings.simplefilter("error")
             assert choose_method(cuda, torch.float32, 5, 512) == "gram"
     finally:
-        dispatch._triton_is_there.cache_clear()
+        for each in forget:
+            each()
+
+
+def test_triton_without_a_compiler_is_not_taken(monkeypatch):
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setenv("PATH", "")
+    triton_there.triton_lacks.cache_clear()
+    try:
+        assert not triton_there.triton_works()
+        assert "gcc or clang" in triton_there.triton_lacks()
+    finally:
+        triton_there.triton_lacks.cache_clear()
 
 
 def test_threads_change_nothing():

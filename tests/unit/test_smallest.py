@@ -128,7 +128,7 @@ def test_compiles_as_one_graph():
 
 
 def test_what_the_kernel_takes(monkeypatch):
-    monkeypatch.setattr(module, "_triton_is_there", lambda: True)
+    monkeypatch.setattr(module, "triton_works", lambda: True)
     gpu, single = torch.device("cuda"), torch.float32
     assert takes_kernel(gpu, single, 1024, 11)
     assert takes_kernel(gpu, single, WIDEST, MOST)
@@ -139,5 +139,5 @@ def test_what_the_kernel_takes(monkeypatch):
     assert not takes_kernel(gpu, single, 3, 4)  # torch.topk says what is wrong
     assert not takes_kernel(gpu, torch.float64, 1024, 11)
     assert not takes_kernel(torch.device("cpu"), single, 1024, 11)
-    monkeypatch.setattr(module, "_triton_is_there", lambda: False)
+    monkeypatch.setattr(module, "triton_works", lambda: False)
     assert not takes_kernel(gpu, single, 1024, 11)

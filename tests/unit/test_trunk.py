@@ -219,7 +219,7 @@ def test_compiled_module_knows_the_precision(monkeypatch, precision, exact):
 
 
 def test_what_the_kernels_take(monkeypatch):
-    monkeypatch.setattr(module, "TRITON_IS_THERE", True)
+    monkeypatch.setattr(module, "TRITON_WORKS", True)
     monkeypatch.setattr(module, "_shared_memory", lambda device: 227 * 1024)
     pytest.importorskip("triton", reason="Triton is published for Linux only")
     gpu, single = torch.device("cuda"), torch.float32
@@ -236,5 +236,5 @@ def test_what_the_kernels_take(monkeypatch):
     monkeypatch.setattr(module, "_shared_memory", lambda device: 99 * 1024)
     assert not takes_kernel(gpu, single, 24, 1024)
     assert takes_kernel(gpu, single, 24, 512)
-    monkeypatch.setattr(module, "TRITON_IS_THERE", False)
+    monkeypatch.setattr(module, "TRITON_WORKS", False)
     assert not takes_kernel(gpu, single, 24, 512)

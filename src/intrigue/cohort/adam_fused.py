@@ -6,8 +6,6 @@ a GPU's multiprocessors, and the bandwidth of the others lies idle.
 
 from __future__ import annotations
 
-import functools
-import importlib.util
 import itertools
 import math
 import os
@@ -15,6 +13,8 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
+
+from intrigue.triton_there import triton_works
 
 BLOCK = 1024  # entries of a program
 WARPS = 4  # of 32 threads each, so that a thread reads two times 16 bytes of every tensor
@@ -57,12 +57,7 @@ def adam_step(
 
 def kernels_run_on(device: torch.device) -> bool:
     """Whether tensors there can be handed to `adam_step`."""
-    return _triton_is_there() and (device.type == "cuda" or os.environ.get("TRITON_INTERPRET") == "1")
-
-
-@functools.cache
-def _triton_is_there() -> bool:
-    return importlib.util.find_spec("triton") is not None
+    return triton_works() and (device.type == "cuda" or os.environ.get("TRITON_INTERPRET") == "1")
 
 
 def _launch(

@@ -25,6 +25,7 @@ from intrigue.replay.stage import Stage
 from intrigue.spaces import Array
 from intrigue.training.of_seed import of_seed
 from intrigue.training.replay import ReplayParts
+from intrigue.triton_there import triton_works
 from intrigue.types import Episode, Metrics, Progress
 
 NOBODY = contextlib.nullcontext()
@@ -49,8 +50,9 @@ class Cohort:
         self._behind = [each for name, each in tensors.items() if name.startswith("behaviour.")]
         self._ahead = [each for name, each in tensors.items() if name.startswith("actor.")]
         # What is captured once and replayed a million times is worth the half minute that fusing takes.
-        self._update = Update(parts, self._agents, captured=captured, compiled=captured or mode == "compile")
-        self._explorers = Explorers(parts, self._agents, device, captured=captured)
+        fusible = captured and triton_works()
+        self._update = Update(parts, self._agents, captured=captured, compiled=fusible or mode == "compile")
+        self._explorers = Explorers(parts, self._agents, device, captured=captured, compiled=fusible)
         self._ready = torch.cuda.Event() if device.type == "cuda" else None
         self._stages = [Stage(each.collector.replay) for each in parts]
         self._episodes: list[list[Episode]] = [[] for _ in parts]

@@ -26,7 +26,9 @@ from intrigue.training.replay import ReplayParts
 class Explorers:
     """Chooses the next actions of all seeds' environments, (S, N, A)."""
 
-    def __init__(self, parts: Sequence[ReplayParts], agents: Stacked, device: torch.device, *, captured: bool) -> None:
+    def __init__(
+        self, parts: Sequence[ReplayParts], agents: Stacked, device: torch.device, *, captured: bool, compiled: bool
+    ) -> None:
         self._agents = agents
         self._lanes = Lanes([each.streams["act"] for each in parts])
         pool = parts[0].collector.pool
@@ -40,7 +42,7 @@ class Explorers:
         self.obs: Array = self._seen_here.numpy()
         """What is acted on, (S, N, *obs); to be written before a call."""
         self._stream = torch.cuda.Stream(device, priority=-1) if cuda else None
-        self._explored = fuse_kernels(self._plain_explored) if captured else self._plain_explored
+        self._explored = fuse_kernels(self._plain_explored) if compiled else self._plain_explored
         self._captured = Captured(self._act, self._lanes.generators, tuple) if captured else None
 
     def __call__(self, ready: torch.cuda.Event | None) -> Array:

@@ -9,7 +9,6 @@ svd      float64 singular values; exact to float64, several times slower on a CP
 from __future__ import annotations
 
 import functools
-import importlib.util
 import os
 import warnings
 from typing import Literal, cast, get_args
@@ -18,6 +17,7 @@ import torch
 
 from intrigue.nuclear.contract import MatrixError, check_option
 from intrigue.nuclear.native import library
+from intrigue.triton_there import triton_lacks, triton_works
 
 Method = Literal["triton", "native", "gram", "svd"]
 METHODS: tuple[Method, ...] = get_args(Method)
@@ -72,12 +72,12 @@ def describe_auto(device: torch.device) -> str:
 
 @functools.cache
 def _triton_is_there() -> bool:
-    """Whether Triton can be imported; says once what is lost where it cannot."""
-    if importlib.util.find_spec("triton") is not None:
+    """Whether Triton's kernels can be started; says once what is lost where they cannot."""
+    if triton_works():
         return True
     warnings.warn(
-        "Triton is not installed, so nuclear norms on CUDA take torch's Gram method: about ten times slower, and it "
-        "cannot be captured in a CUDA graph. Install it with: pip install triton",
+        "nuclear norms on CUDA take torch's Gram method, about ten times slower, and cannot be captured in a CUDA "
+        f"graph: {triton_lacks()}",
         RuntimeWarning,
         stacklevel=2,
     )

@@ -1,0 +1,28 @@
+"""Whether Triton's kernels can be started here."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import os
+
+from intrigue.compiled import CannotCompile, find_compiler
+
+
+@functools.cache
+def triton_lacks() -> str:
+    """What keeps Triton from running, and the remedy; empty where nothing does."""
+    if importlib.util.find_spec("triton") is None:
+        return "Triton is not installed. Install it with: pip install triton"
+    if os.environ.get("TRITON_INTERPRET") == "1":  # kernels as Python, on a CPU
+        return ""
+    try:
+        find_compiler()  # with which Triton builds what starts a kernel
+    except CannotCompile:
+        return "Triton needs a C compiler. Install gcc or clang, or name one in CC"
+    return ""
+
+
+def triton_works() -> bool:
+    """Whether kernels can be started."""
+    return not triton_lacks()
