@@ -54,6 +54,15 @@ def cores() -> list[int]:
     return list(range(os.cpu_count() or 1))
 
 
+def can_be_attentive(workers_in_all: int) -> bool:
+    """Whether every worker of this process's pools and the learner have a core each, and one is left over.
+
+    Only then may processes look out for each other without sleeping (`channel.Lookout`): on a shared core they would
+    take the time of the very process they wait for.
+    """
+    return workers_in_all + 1 < len(cores())
+
+
 def shares(num_envs: int, workers: int) -> list[range]:
     """Environment indices of each worker: neighbors together, sizes differing by at most one."""
     bounds = [num_envs * worker // workers for worker in range(workers + 1)]

@@ -37,10 +37,17 @@ class Crew:
     """The workers of one pool; does for all environments what `EnvGroups` does for some."""
 
     def __init__(
-        self, env_id: str, options: Mapping[str, Any], cfg: PoolConfig, seed: int, plugins: Sequence[Path]
+        self,
+        env_id: str,
+        options: Mapping[str, Any],
+        cfg: PoolConfig,
+        seed: int,
+        plugins: Sequence[Path],
+        attentive: bool = False,
     ) -> None:
         self._env_id = env_id
         self._cfg = cfg
+        self._attentive = attentive
         self._workers = workers = worker_count(cfg)
         self._steps = [0] * cfg.groups
         self._stepping: list[set[int]] = [set() for _ in range(cfg.groups)]  # Who still steps each group.
@@ -87,7 +94,7 @@ class Crew:
     def receive(self, group: int) -> None:
         """Wait until the step of this group is done."""
         try:
-            self._wait(self._stepping[group], self._cfg.step_timeout_seconds)
+            self._wait(self._stepping[group], self._cfg.step_timeout_seconds, self._attentive)
         except BaseException:
             self._end()
             raise
@@ -122,6 +129,7 @@ class Crew:
             "options": dict(options),
             "seed": seed,
             "num_envs": self._cfg.num_envs,
+            "attentive": self._attentive,
         }
         spans = [[[share.start, share.stop] for share in remote.shares] for remote in self._remotes]
         places = self._places()
@@ -165,7 +173,7 @@ class Crew:
             except OSError:
                 raise self._dead(remote) from None
 
-    def _wait(self, owing: set[int], limit: float) -> None:
+    def _wait(self, owing: set[int], limit: float, attentive: bool = False) -> None:
         """Until nobody owes this answer; whatever else is said meanwhile is noted too."""
         deadline = time.monotonic() + limit
         # One worker after another, so that this process is woken by few of them: most have answered when it comes to
@@ -173,7 +181,12 @@ class Crew:
         for remote in self._remotes:
             if remote.slot not in owing:
                 continue
-            self._hear(remote)
+            if attentive:
+                until = min(deadline, time.monotonic() + channel.ATTENTION_SECONDS)
+                while remote.slot in owing and remote.look_out(until):
+                    self._hear(remote)
+            else:
+                self._hear(remote)
             while remote.slot in owing:
                 if not remote.wait(min(LOOK_SECONDS, deadline - time.monotonic())):
                     self._look(owing, deadline, limit)

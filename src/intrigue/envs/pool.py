@@ -264,9 +264,18 @@ class GroupPool(Pool):
 
 
 def make_pool(
-    env_id: str, options: Mapping[str, Any], cfg: PoolConfig, seed: int, plugins: Sequence[Path] = ()
+    env_id: str,
+    options: Mapping[str, Any],
+    cfg: PoolConfig,
+    seed: int,
+    plugins: Sequence[Path] = (),
+    attentive: bool = False,
 ) -> Pool:
-    """The pool of this environment; `options` as for `make_env`, `plugins` are files to look for the family in."""
+    """The pool of this environment; `options` as for `make_env`, `plugins` are files to look for the family in.
+
+    `attentive`: workers and `receive` look out for each other for a moment before they go to sleep, which is faster
+    where `config.can_be_attentive` says so, slower elsewhere, and changes no result. Nothing without workers.
+    """
     for path in plugins:
         ENVS.add_file(path)
     family, name = split_id(env_id)
@@ -286,5 +295,5 @@ def make_pool(
         block = private_block(groups.facts, cfg.num_envs)
         groups.attach(block)
         return GroupPool(env_id, cfg, groups, block)
-    crew = Crew(env_id, options, cfg, seed, [path.resolve() for path in plugins])
+    crew = Crew(env_id, options, cfg, seed, [path.resolve() for path in plugins], attentive)
     return GroupPool(env_id, cfg, crew, crew.map_memory())

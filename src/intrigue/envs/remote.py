@@ -18,7 +18,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import final
 
-from intrigue.envs.channel import CHUNK_BYTES, Inbox
+from intrigue.envs.channel import CHUNK_BYTES, Inbox, Lookout
 from intrigue.state import State
 
 NOTHING: tuple[tuple[bytes, State], ...] = ()
@@ -74,6 +74,8 @@ class Remote:
         self._poller = select.poll()
         self._poller.register(self.control, select.POLLIN)
         self._poller.register(self.output_fd, select.POLLIN)
+        self.look_out = Lookout(self.control).until
+        """Without sleeping: whether there may be something to hear by this time of `time.monotonic`."""
 
     @property
     def pid(self) -> int:

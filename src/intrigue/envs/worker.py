@@ -12,6 +12,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 import warnings
 from pathlib import Path
 
@@ -55,11 +56,16 @@ class Server:
         self._now = now
         self._groups: EnvGroups
         self._num_envs = 0
+        self._attentive = False
 
     def run(self) -> None:
         """Serve until the pool hangs up."""
+        lookout = channel.Lookout(self._control)
         while (message := channel.receive(self._control)) is not None:
             self._control.sendall(self._guarded(*message))
+            # A step is mostly followed by another; whatever else comes, and when, is not worth a core.
+            if self._attentive and message[0] in channel.GROUP_OF:
+                lookout.until(time.monotonic() + channel.ATTENTION_SECONDS)
 
     def _guarded(self, kind: bytes, tree: State) -> bytes:
         try:
@@ -94,6 +100,7 @@ class Server:
         for plugin in tree["plugins"]:
             ENVS.add_file(Path(plugin))
         self._num_envs = tree["num_envs"]
+        self._attentive = tree["attentive"]
         shares = [range(*each) for each in tree["shares"]]
         self._groups = EnvGroups(tree["env_id"], tree["options"], tree["seed"], shares, self._now)
         return channel.pack(channel.VALUE, facts_to_state(self._groups.facts))

@@ -1,0 +1,157 @@
+"""Pools whose processes look out for each other: the same results, a core in use for a moment, and none after it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from intrigue.envs import channel
+from intrigue.envs.config import PoolConfig, can_be_attentive
+from intrigue.envs.crew import Crew
+from intrigue.envs.pool import GroupPool, Pool, make_pool
+from intrigue.state import to_bytes
+
+OPTIONS = {"max_steps": 9}
+NUM_ENVS = 5
+ASLEEP = 3 * channel.ATTENTION_SECONDS  # Nobody looks out for so long.
+WATCHED_SECONDS = 0.3
+IDLE = 0.05  # Of the time, what a process that sleeps may use.
+
+
+def noisy_pool(workers: int = 2, groups: int = 1, attentive: bool = True) -> Pool:
+    return make_pool("noisy-tv", OPTIONS, PoolConfig(NUM_ENVS, workers, groups), 3, attentive=attentive)
+
+
+def actions(steps: int) -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 5, size=(steps, NUM_ENVS))
+
+
+def worker_pids(pool: Pool) -> list[int]:
+    assert isinstance(pool, GroupPool) and isinstance(pool._stepper, Crew)
+    return [remote.pid for remote in pool._stepper._remotes]
+
+
+def processor_seconds(pid: int) -> float:
+    """What a process has used; its clock as in linux/posix-timers.h, `MAKE_PROCESS_CPUCLOCK` of `CPUCLOCK_SCHED`."""
+    return time.clock_gettime((~pid << 3) | 2)
+
+
+def trace(pool: Pool, pauses: bool) -> list[bytes]:
+    """Everything a pool gives, groups in turn, with all other orders between steps."""
+    orders = actions(25)
+    given = [pool.reset().tobytes()]
+    saved = None
+    for t, order in enumerate(orders):
+        for group, rows in enumerate(pool.groups):
+            pool.send(group, order[rows])
+        for group in range(len(pool.groups)):
+            given += [each.tobytes() for each in pool.receive(group)]
+        if pauses and t % 5 == 0:
+            time.sleep(ASLEEP)
+        if t == 10:
+            saved = pool.snapshot()
+        if t == 15:
+            given.append(pool.reset().tobytes())
+        if t == 20:
+            assert saved is not None
+            given.append(pool.restore(saved).tobytes())
+    return [*given, to_bytes(pool.snapshot())]
+
+
+@pytest.mark.parametrize(("workers", "groups", "pauses"), [(1, 1, False), (2, 1, True), (1, 3, True), (2, 2, False)])
+def test_results_are_the_same_to_the_bit(workers: int, groups: int, pauses: bool) -> None:
+    given = []
+    for attentive in (False, True):
+        pool = noisy_pool(workers, groups, attentive)
+        given.append(trace(pool, pauses))
+        pool.close()
+    assert given[0] == given[1]
+
+
+@pytest.mark.parametrize("attentive", [True, False])
+def test_a_worker_looks_out_between_steps_and_then_sleeps(attentive: bool) -> None:
+    pool = noisy_pool(workers=1, attentive=attentive)
+    pool.reset()
+    (pid,) = worker_pids(pool)
+    before = processor_seconds(pid)
+    for action in actions(50):
+        pool.step(action)
+        time.sleep(ASLEEP)
+    # Attention fills 100 ms of these, or half of that on a busy machine; the steps themselves take about 5 ms.
+    assert (processor_seconds(pid) - before > 0.025) == attentive
+    before = processor_seconds(pid)
+    time.sleep(WATCHED_SECONDS)
+    assert processor_seconds(pid) - before < IDLE * WATCHED_SECONDS
+    pool.close()
+
+
+def test_a_worker_looks_out_after_steps_alone() -> None:
+    pool = noisy_pool(workers=1)
+    pool.reset()
+    pool.step(actions(1)[0])
+    time.sleep(ASLEEP)
+    (pid,) = worker_pids(pool)
+    before = processor_seconds(pid)
+    for _ in range(50):
+        pool.snapshot()
+        time.sleep(ASLEEP)
+    assert processor_seconds(pid) - before < 50 * channel.ATTENTION_SECONDS / 2
+    pool.close()
+
+
+@pytest.mark.parametrize("attentive", [True, False])
+def test_the_pool_looks_out_for_a_step_and_then_sleeps(attentive: bool) -> None:
+    pool = noisy_pool(workers=1, attentive=attentive)
+    pool.reset()
+    (pid,) = worker_pids(pool)
+    used = []
+    for action in actions(3):
+        os.kill(pid, signal.SIGSTOP)
+        pool.send(0, action)
+        later = threading.Timer(WATCHED_SECONDS, os.kill, (pid, signal.SIGCONT))
+        later.start()
+        before = time.thread_time()
+        pool.receive(0)
+        used.append(time.thread_time() - before)
+        later.join()
+    assert all(each < IDLE * WATCHED_SECONDS for each in used)
+    # On a busy machine some of its two milliseconds are another's, but not three times in a row.
+    assert (max(used) > channel.ATTENTION_SECONDS / 2) == attentive
+    pool.close()
+
+
+def test_a_lookout_sees_messages_silence_and_the_end() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        lookout = channel.Lookout(ours)
+        begun = time.monotonic()
+        assert not lookout.until(begun + 0.01)
+        assert 0.01 <= time.monotonic() - begun < 1.0
+        theirs.sendall(channel.OK)
+        assert lookout.until(0.0), "what is there is seen, however late"
+        assert channel.receive(ours) == (channel.OK, None)
+        assert not lookout.until(0.0)
+        later = threading.Timer(0.02, theirs.close)
+        later.start()
+        assert lookout.until(time.monotonic() + 60.0)
+        later.join()
+        assert channel.receive(ours) is None
+
+
+def test_attention_needs_a_core_for_everybody_and_one_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    for count, most in ((1, -1), (2, 0), (3, 1), (16, 14)):
+        monkeypatch.setattr("intrigue.envs.config.cores", lambda count=count: list(range(count)))
+        assert [workers for workers in range(20) if can_be_attentive(workers)] == list(range(most + 1))
+
+
+def test_without_workers_there_is_nobody_to_look_out_for() -> None:
+    lone, attentive = (
+        make_pool("noisy-tv", OPTIONS, PoolConfig(NUM_ENVS, workers=0), 3, attentive=each) for each in (False, True)
+    )
+    assert trace(lone, pauses=False) == trace(attentive, pauses=False)
