@@ -30,6 +30,7 @@ from intrigue.execution import pick_mode
 from intrigue.replay.plan import ReplayPlan, updates_due
 from intrigue.run.driver import use_threads
 from intrigue.training.build import build, crew_of
+from intrigue.training.pools_ahead import PoolsAhead
 from intrigue.training.replay import ReplayParts
 
 CEILING_SECONDS = 3.0  # before training and again after it: a shared machine is not equally fast twice
@@ -70,7 +71,7 @@ def measured(
     use_threads(cfg.run.threads)
     began = time.perf_counter()
     with contextlib.ExitStack() as stack:
-        parts = [_replay_parts(stack, cfg.with_run(seed=seed), len(seeds)) for seed in seeds]
+        parts = _replay_parts(stack, [cfg.with_run(seed=seed) for seed in seeds])
         device, pools = parts[0].collector.replay.device, [each.collector.pool for each in parts]
         if device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(device)
@@ -204,10 +205,17 @@ def told(figures: dict[str, Any]) -> str:
     )
 
 
-def _replay_parts(stack: contextlib.ExitStack, cfg: RunConfig, beside: int) -> ReplayParts:
-    parts = stack.enter_context(contextlib.closing(build(cfg, beside=beside)))
-    assert isinstance(parts, ReplayParts)
-    return parts
+def _replay_parts(stack: contextlib.ExitStack, configs: Sequence[RunConfig]) -> list[ReplayParts]:
+    """The parts of every seed; what is refused is refused before the first pool."""
+    found: list[ReplayParts] = []
+    with PoolsAhead((), beside=len(configs)) as pools:
+        for cfg in configs:
+            parts = stack.enter_context(contextlib.closing(build(cfg, beside=len(configs), pools=pools)))
+            assert isinstance(parts, ReplayParts)
+            found.append(parts)
+            if cfg is configs[0]:
+                pools.start(configs[1:])
+    return found
 
 
 def _count(number: int, of: str) -> str:

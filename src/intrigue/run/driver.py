@@ -41,6 +41,7 @@ from intrigue.run.result import Run
 from intrigue.run.signals import StopRequest
 from intrigue.training.build import build, pick_device
 from intrigue.training.loops import AnyParts
+from intrigue.training.pools_ahead import PoolsAhead
 
 DEFAULT_ROOT = Path("runs")
 Prepare: TypeAlias = Callable[[AnyParts], Mapping[str, Any]]
@@ -95,19 +96,29 @@ def command_line() -> str:
     return " ".join(sys.argv)
 
 
-def bear(cfg: RunConfig, staging: Staging, prepare: Prepare | None, *, beside: int = 1) -> AnyParts:
+def bear(
+    cfg: RunConfig, staging: Staging, prepare: Prepare | None, *, beside: int = 1, pools: PoolsAhead | None = None
+) -> AnyParts:
     """The parts of a run at its first step, which is saved: its folder can be published."""
     with contextlib.ExitStack() as failed:
-        parts = failed.enter_context(contextlib.closing(fresh(cfg, prepare, staging.folder, beside=beside)))
+        new = fresh(cfg, prepare, staging.folder, beside=beside, pools=pools)
+        parts = failed.enter_context(contextlib.closing(new))
         save_state(staging.folder, parts, cfg, wall_seconds=0.0)
         failed.pop_all()
     return parts
 
 
-def fresh(cfg: RunConfig, prepare: Prepare | None, folder: RunFolder | None = None, *, beside: int = 1) -> AnyParts:
+def fresh(
+    cfg: RunConfig,
+    prepare: Prepare | None,
+    folder: RunFolder | None = None,
+    *,
+    beside: int = 1,
+    pools: PoolsAhead | None = None,
+) -> AnyParts:
     """New parts at the first step; what `prepare` gives is added to the folder's provenance."""
     with contextlib.ExitStack() as failed:
-        parts = failed.enter_context(contextlib.closing(build(cfg, plugin_files(), beside=beside)))
+        parts = failed.enter_context(contextlib.closing(build(cfg, plugin_files(), beside=beside, pools=pools)))
         told = {} if prepare is None else prepare(parts)
         if told and folder is not None:
             write_provenance(folder, {**read_provenance(folder), **told})
@@ -116,7 +127,9 @@ def fresh(cfg: RunConfig, prepare: Prepare | None, folder: RunFolder | None = No
     return parts
 
 
-def take_up(folder: RunFolder, steps: int | None = None, *, beside: int = 1) -> LiveRun | Run:
+def take_up(
+    folder: RunFolder, steps: int | None = None, *, beside: int = 1, pools: PoolsAhead | None = None
+) -> LiveRun | Run:
     """The run as its newest whole checkpoint left it, or, where that is its last step, the finished run.
 
     The caller holds its lock.
@@ -140,7 +153,7 @@ def take_up(folder: RunFolder, steps: int | None = None, *, beside: int = 1) -> 
     clear_done(folder)
     use_threads(cfg.run.threads)
     with contextlib.ExitStack() as failed:
-        parts = failed.enter_context(contextlib.closing(build(cfg, plugin_files(), beside=beside)))
+        parts = failed.enter_context(contextlib.closing(build(cfg, plugin_files(), beside=beside, pools=pools)))
         parts.load_state_dict(saved.state)
         _note_differences(folder, cfg, saved.step, parts.collector.pool.restarted)
         failed.pop_all()

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from intrigue.config import RunConfig
+from intrigue.plugins import plugin_files
 from intrigue.run import seed_folder
 from intrigue.run.console import printable
 from intrigue.run.drive import drive
@@ -41,6 +42,7 @@ from intrigue.run.result import Run
 from intrigue.run.signals import StopRequest
 from intrigue.training.loops import AnyParts, apart_because
 from intrigue.training.of_seed import of_seed
+from intrigue.training.pools_ahead import PoolsAhead
 
 Opener: TypeAlias = Callable[[], LiveRun | Run]
 """Gives a run that can go on from where it stands, or one that is finished."""
@@ -65,21 +67,23 @@ def start_seeds(plans: Sequence[Plan], *, out: Path | None = None, quiet: bool =
         else:
             nest = seed_folder.create(out, command_line())
         stack.enter_context(nest)
+        pools = stack.enter_context(PoolsAhead(plugin_files(), beside=len(plans)))
         born: list[AnyParts] = []
         reason = None
         for plan in plans:
             stop.raise_if_set("stopped before the runs began; nothing was written")
             staging = nest.create(plan.cfg.run.seed, plan.cfg.to_json(), origin_of(plan.cfg))
             with contextlib.ExitStack() as closed:
-                parts = closed.enter_context(
-                    contextlib.closing(bear(plan.cfg, staging, plan.prepare, beside=len(plans)))
-                )
+                new = bear(plan.cfg, staging, plan.prepare, beside=len(plans), pools=pools)
+                parts = closed.enter_context(contextlib.closing(new))
                 if plan is plans[0]:
                     reason = apart_because(cfg, parts, len(plans))
+                    if reason is None:
+                        pools.start([each.cfg for each in plans[1:]])
                 if reason is None:
                     stack.push(closed.pop_all())
                     born.append(parts)
-            del parts  # the memory of seeds that are trained one after another is the next one's
+            del new, parts  # the memory of seeds that are trained one after another is the next one's
             staging.publish()
         stop.raise_if_set("stopped before the runs began; nothing was written")
         folders = nest.publish()
@@ -102,12 +106,25 @@ def resume_seeds(path: Path, *, steps: int | None = None, quiet: bool = False) -
         alike = all(cfg.with_run(seed=0) == configs[0].with_run(seed=0) for cfg in configs)
         waiting = sum(not folder.finished.exists() for folder in folders)
 
-        def apart(run: LiveRun) -> str | None:
-            return apart_because(run.cfg, run.parts, waiting) if alike else "their settings differ in more than seeds"
+        pools = stack.enter_context(PoolsAhead(plugin_files(), beside=waiting))
 
-        return _conduct(
-            [functools.partial(take_up, folder, beside=waiting) for folder in folders], apart, stop, path, quiet
-        )
+        def apart(run: LiveRun) -> str | None:
+            if not alike:
+                return "their settings differ in more than seeds"
+            reason = apart_because(run.cfg, run.parts, waiting)
+            if reason is None:
+                going_on = [cfg for folder, cfg in zip(folders, configs, strict=True) if _goes_on(folder, cfg)]
+                pools.start([cfg for cfg in going_on if cfg != run.cfg])
+            return reason
+
+        openers = [functools.partial(take_up, folder, beside=waiting, pools=pools) for folder in folders]
+        return _conduct(openers, apart, stop, path, quiet)
+
+
+def _goes_on(folder: RunFolder, cfg: RunConfig) -> bool:
+    """Whether a run has surely not reached its last step; nothing is read, and its newest checkpoint may be damaged."""
+    checkpoints = published(folder.checkpoints)
+    return bool(checkpoints) and order(checkpoints[-1])[0] < cfg.run.steps
 
 
 def _extend(folders: Sequence[RunFolder], configs: Sequence[RunConfig], steps: int) -> list[RunConfig]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -13,7 +14,7 @@ from intrigue.agents.registry import AGENTS
 from intrigue.collect import Collector
 from intrigue.config import RunConfig
 from intrigue.curiosity import Curiosity
-from intrigue.envs.config import PoolConfig, worker_count
+from intrigue.envs.config import PoolConfig, can_be_attentive, worker_count
 from intrigue.envs.pool import Pool, make_pool
 from intrigue.envs.registry import ENVS
 from intrigue.errors import ConfigError, Problem
@@ -32,6 +33,9 @@ from intrigue.training.ahead import refuse_ahead
 from intrigue.training.parts import Parts
 from intrigue.training.replay import ReplayParts
 
+if TYPE_CHECKING:
+    from intrigue.training.pools_ahead import PoolsAhead
+
 
 def pick_device(name: str) -> torch.device:
     """The device of that name; `auto` is the GPU where there is one."""
@@ -42,18 +46,32 @@ def pick_device(name: str) -> torch.device:
     return torch.device(name)
 
 
-def build(cfg: RunConfig, plugins: Sequence[Path] = (), *, beside: int = 1) -> Parts | ReplayParts:
-    """All parts of a run, not yet started; one of `beside` runs that step at the same time in this process."""
+def build(
+    cfg: RunConfig, plugins: Sequence[Path] = (), *, beside: int = 1, pools: PoolsAhead | None = None
+) -> Parts | ReplayParts:
+    """All parts of a run, not yet started; one of `beside` runs that step at the same time in this process.
+
+    Its pool may have been begun already, in `pools`.
+    """
     device = pick_device(cfg.run.device)
     for path in plugins:
         ENVS.add_file(path)
     refuse_ahead(cfg, device)
-    pool = make_pool(cfg.env_id, cfg.env_options, crew_of(cfg, beside), cfg.run.seed, plugins)
+    pool = pools.take(cfg) if pools is not None else None
+    if pool is None:
+        pool = pool_of(cfg, plugins, beside)
     try:
         return assemble(cfg, pool, device)
     except BaseException:
         pool.close()
         raise
+
+
+def pool_of(cfg: RunConfig, plugins: Sequence[Path], beside: int) -> Pool:
+    """The environments of one of `beside` runs at the same time."""
+    crew = crew_of(cfg, beside)
+    attentive = can_be_attentive(worker_count(crew) * beside)
+    return make_pool(cfg.env_id, cfg.env_options, crew, cfg.run.seed, plugins, attentive=attentive)
 
 
 def crew_of(cfg: RunConfig, beside: int) -> PoolConfig:
