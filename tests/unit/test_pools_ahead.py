@@ -270,6 +270,7 @@ def ends(runs):
     return [(run.config.run.seed, run.step, run.digest()) for run in runs]
 
 
+@pytest.mark.slow
 def test_runs_are_to_the_bit_those_of_pools_made_in_turn(slow, tmp_path, monkeypatch, many_cores):
     plans = [Plan(cfg) for cfg in slow(**{"env.seconds": 0.4})]
     ahead = ends(start_seeds(plans, out=tmp_path / "ahead", quiet=True))
@@ -285,6 +286,7 @@ def test_runs_are_to_the_bit_those_of_pools_made_in_turn(slow, tmp_path, monkeyp
     assert len({digest for *_, digest in longer}) == 3
 
 
+@pytest.mark.slow
 def test_finished_seeds_and_seeds_trained_apart_start_nothing_ahead(slow, tmp_path, monkeypatch):
     asked, start = [], PoolsAhead.start
 

@@ -70,7 +70,8 @@ def build(
 def pool_of(cfg: RunConfig, plugins: Sequence[Path], beside: int) -> Pool:
     """The environments of one of `beside` runs at the same time."""
     crew = crew_of(cfg, beside)
-    attentive = can_be_attentive(worker_count(crew) * beside)
+    # A learner on the CPU wants every core itself.
+    attentive = pick_device(cfg.run.device).type == "cuda" and can_be_attentive(worker_count(crew) * beside)
     return make_pool(cfg.env_id, cfg.env_options, crew, cfg.run.seed, plugins, attentive=attentive)
 
 
