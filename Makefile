@@ -18,7 +18,7 @@ run: $(VENV)/.ready  ## a curious agent in a maze beside one that is not: about 
 	$(BIN)/intrigue reproduce quickstart --out runs/quickstart
 
 test: $(VENV)/.ready lint types  ## format, lint, types and the whole default suite
-	$(BIN)/python -m pytest -n $(JOBS) -m "not slow and not gpu"
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m "not slow and not gpu"
 
 lint: $(VENV)/.ready  ## format and lint
 	$(BIN)/ruff format --check .

@@ -1,4 +1,4 @@
-"""Run as a script: the Triton kernels on a CPU, through Triton's interpreter; prints their values as JSON.
+"""Run as a script: the Triton kernels on a CPU, through Triton's interpreter; writes their values as JSON.
 
 A process of its own, because Triton decides at import whether it interprets.
 """
@@ -35,7 +35,8 @@ def main() -> None:
         rows, center = gathered_rows(name)
         assert isinstance(rows, Gathered)
         found["gathered"][name] = [by_kernels(nuclear_norm, rows, center)]
-    json.dump(found, sys.stdout)
+    with open(sys.argv[1], "w") as file:
+        json.dump(found, file)
 
 
 if __name__ == "__main__":

@@ -56,6 +56,11 @@ def fuse_kernels(function: Function) -> Function:
         warnings.filterwarnings("ignore", message, UserWarning)
     config = torch._dynamo.config
     config.recompile_limit = max(config.recompile_limit, MOST_FUSED)
+    import torch._inductor.config as inductor  # seconds, for those who compile
+
+    # Kernels chosen by timing them would differ from start to start, and with them the last bits of a run's numbers.
+    if hasattr(inductor, "deterministic"):  # torch 2.10 and later
+        inductor.deterministic = True
     return cast("Function", torch.compile(function))
 
 

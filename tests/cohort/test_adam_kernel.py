@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import math
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import torch
 
 from adam_cases import CASES, KEPT, begin, by_torch, idle_step, stacked_steps
+from interpreted import found_by
 from intrigue.cohort.adam_fused import adam_step, kernels_run_on
 from intrigue.guard import Guard
+
+pytestmark = pytest.mark.xdist_group("adam")  # one process: what the interpreter takes, it takes once
 
 
 @pytest.fixture(scope="module")
 def interpreted(tmp_path_factory):
     """What the kernels find."""
-    pytest.importorskip("triton", reason="Triton is published for Linux only")
-    script, file = Path(__file__).parents[1] / "adam_interpreted.py", tmp_path_factory.mktemp("adam") / "found.pt"
-    done = subprocess.run([sys.executable, str(script), str(file)], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return torch.load(file)
+    return torch.load(found_by("adam_interpreted.py", tmp_path_factory))
 
 
 # Below that a number is a difference of much larger ones; squares are none.

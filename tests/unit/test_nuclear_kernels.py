@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import torch
 
+from interpreted import found_by
 from intrigue.nuclear import nuclear_norm, nuclear_ratio
 from nuclear_cases import CASES, CENTERED, GATHERED, RANDOM, close, gathered_rows, random_matrices
+
+pytestmark = pytest.mark.xdist_group("nuclear")  # one process: what the interpreter takes, it takes once
 
 CPU_METHODS = ["native", "gram", "svd"]
 
 
 @pytest.fixture(scope="module")
-def interpreted():
+def interpreted(tmp_path_factory):
     """What the kernels find, by table and name."""
-    pytest.importorskip("triton", reason="Triton is published for Linux only")
-    script = Path(__file__).parents[1] / "kernels_interpreted.py"
-    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return json.loads(done.stdout)
+    return json.loads(found_by("kernels_interpreted.py", tmp_path_factory).read_text())
 
 
 @pytest.mark.parametrize("name", CASES)

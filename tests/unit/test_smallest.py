@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -13,8 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import library
 
+from interpreted import found_by
 from intrigue import smallest as module
 from intrigue.smallest import MOST, SMALLEST, WIDEST, smallest, takes_kernel
+
+pytestmark = pytest.mark.xdist_group("smallest")  # one process: what the interpreter takes, it takes once
 
 INF, NAN = torch.inf, torch.nan
 TINY = 1e-45  # the smallest float32 there is, a subnormal one
@@ -68,14 +67,9 @@ TABLES = tables()
 @pytest.fixture(scope="module")
 def interpreted(tmp_path_factory):
     """What the kernel finds in every table."""
-    pytest.importorskip("triton", reason="Triton is published for Linux only")
-    folder = tmp_path_factory.mktemp("smallest")
-    torch.save(TABLES, folder / "given.pt")
-    script = Path(__file__).parents[1] / "smallest_interpreted.py"
-    command = [sys.executable, str(script), str(folder / "given.pt"), str(folder / "found.pt")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return torch.load(folder / "found.pt")
+    given = tmp_path_factory.mktemp("smallest") / "given.pt"
+    torch.save(TABLES, given)
+    return torch.load(found_by("smallest_interpreted.py", tmp_path_factory, given))
 
 
 @pytest.mark.parametrize("name", BY_HAND)

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
 from torch import library, nn
 
+from interpreted import found_by
 from intrigue import trunk as module
 from intrigue.cohort.stack import stack_modules
 from intrigue.precision import exact_float32, fast_float32
 from intrigue.trunk import MOST_INPUTS, TRUNK, TRUNK_BACKWARD, Trunk, takes_kernel
 from trunk_cases import CASES, EPS, NAMES, by_numpy, computed, expected, random_case
+
+pytestmark = pytest.mark.xdist_group("trunk")  # one process: what the interpreter takes, it takes once
 
 TOLERANCE = 2e-5  # of the largest entry: sums of up to 512 products of float32
 # At 1000 a float32 is off by up to 3e-5, as is the mean of 512 of them; the spread is 1.
@@ -30,12 +29,7 @@ def distance(found, wanted):
 @pytest.fixture(scope="module")
 def interpreted(tmp_path_factory):
     """What the kernels make of every case."""
-    pytest.importorskip("triton", reason="Triton is published for Linux only")
-    file = tmp_path_factory.mktemp("trunk") / "found.pt"
-    script = Path(__file__).parents[1] / "trunk_interpreted.py"
-    done = subprocess.run([sys.executable, str(script), str(file)], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return torch.load(file)
+    return torch.load(found_by("trunk_interpreted.py", tmp_path_factory))
 
 
 @pytest.mark.parametrize("name", CASES)
