@@ -136,15 +136,15 @@ def test_log_lines_say_what_a_lone_run_says(made):
         assert mine == pytest.approx(theirs, rel=1e-3, abs=1e-4)
 
 
+@pytest.mark.parametrize("seeds", [SEEDS, pytest.param(SEEDS[:1], marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("preset", "changes"), CASES)
-def test_nothing_waits_for_a_device(made, preset, changes):
-    for seeds in (SEEDS, SEEDS[:1]):
-        cohort = Cohort([made(preset, seed, **changes) for seed in seeds])
-        while cohort.step_count < 40:
-            cohort.step()
-        with NoSync():
-            cohort._update._once()
-            cohort._explorers._act()
+def test_nothing_waits_for_a_device(made, preset, changes, seeds):
+    cohort = Cohort([made(preset, seed, **changes) for seed in seeds])
+    while cohort.step_count < 40:
+        cohort.step()
+    with NoSync():
+        cohort._update._once()
+        cohort._explorers._act()
 
 
 @pytest.mark.parametrize("seeds", [SEEDS, SEEDS[:1]])

@@ -107,7 +107,7 @@ def test_no_second_derivative():
         gradient.sum().backward()
 
 
-@pytest.mark.parametrize("lead", [(), (2,)])
+@pytest.mark.parametrize("lead", [(), pytest.param((2,), marks=pytest.mark.slow)])
 def test_operator_keeps_its_promises_to_torch(lead):
     case = random_case(6, 5, 32, lead=lead)
     given = [each.requires_grad_() for each in case.given]
