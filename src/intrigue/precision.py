@@ -3,9 +3,9 @@
 Bonuses are scored exactly: the spread that lower precision adds to an ensemble's predictions, about 1e-3, is the size
 of what is measured. Learning may be fast: gradients carry more noise than that. A CPU knows no difference.
 
-`wide_products` are those of a hidden layer with the next, nearly all of what URLB's networks compute. While learning
-they may take bfloat16 (`run.products`): sums stay float32, and so do weights, moments, first and last layers, losses,
-values, acting and scoring.
+`wide_products` are those of an agent's hidden layers, and of the models that train an encoding: nearly all of what
+URLB's networks compute. While learning they may take bfloat16 (`run.products`): factors and results are rounded to it,
+sums are not. Weights, moments, an agent's first and last layers, losses, values, acting and scoring are float32.
 """
 
 from __future__ import annotations
@@ -37,11 +37,12 @@ def use_products(wanted: Products, devices: tuple[str, ...] = ("cuda",)) -> None
     _NOW.bfloat16, _NOW.devices = wanted == "bfloat16", devices
 
 
-def wide_products(rows: Tensor) -> torch.autocast:
+def wide_products(rows: Tensor) -> contextlib.AbstractContextManager[Any]:
     """Within it, linear layers over such rows multiply in what was chosen for wide products."""
     kind = rows.device.type
-    taken = _NOW.bfloat16 and _NOW.learning and kind in _NOW.devices
-    return torch.autocast(kind, torch.bfloat16, enabled=taken)
+    if _NOW.bfloat16 and _NOW.learning and kind in _NOW.devices:
+        return torch.autocast(kind, torch.bfloat16)
+    return contextlib.nullcontext()  # not an autocast that is off: it would switch off one that a caller has on
 
 
 @contextlib.contextmanager
@@ -71,7 +72,6 @@ def fast_float32() -> Iterator[None]:
             _NOW.learning = outside
 
 
-# torch.compile cannot look into it, and compiles anew where it changes.
 def tf32_allowed() -> bool:
     """Whether products of float32 are in TensorFloat-32 now, where the GPU has it."""
     return _NOW.learning

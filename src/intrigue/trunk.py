@@ -71,8 +71,10 @@ def suits(device: torch.device, dtype: torch.dtype, width_in: int, width_out: in
 
 def takes_kernel(device: torch.device, dtype: torch.dtype, width_in: int, width_out: int) -> bool:
     """Whether it is computed by the Triton kernels: the operator's own choice, by what the device has."""
-    if not suits(device, dtype, width_in, width_out) or device.type != "cuda":
-        return suits(device, dtype, width_in, width_out)
+    if not suits(device, dtype, width_in, width_out):
+        return False
+    if device.type != "cuda":  # interpreted
+        return True
     from intrigue import trunk_kernels  # Triton is optional, and slow to import.
 
     needed: int = trunk_kernels.shared_bytes(width_out)

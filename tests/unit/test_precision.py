@@ -56,6 +56,11 @@ def test_not_taken_unless_chosen_nor_on_another_device():
         use_products("float32")
 
 
+def test_an_autocast_of_the_caller_stays_on():
+    with torch.autocast("cpu", torch.bfloat16):
+        assert product(torch.ones(1, 3)).dtype == torch.bfloat16
+
+
 NETWORKS = {
     "actor": (Actor(5, 2, 64), lambda net, x: net(x[:, :5], x[:, :0])),
     "critic": (TwinCritic(5, 2, 64), lambda net, x: net(x[:, :5], x[:, :0], x[:, 5:7])),

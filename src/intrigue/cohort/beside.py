@@ -16,7 +16,6 @@ Without a stream everything runs as it stands.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
 from typing import final
 
 import torch
@@ -34,7 +33,7 @@ class Beside:
     def __enter__(self) -> Beside:
         if self._stream is not None:
             self._stream.wait_stream(torch.cuda.current_stream(self._stream.device))
-            self._left.enter_context(_within(self._stream))
+            self._left.enter_context(torch.cuda.stream(self._stream))
         return self
 
     def __exit__(self, *about: object) -> None:
@@ -54,9 +53,3 @@ class Beside:
         """Whatever the current stream begins from here on runs after all of it."""
         if self._stream is not None:
             torch.cuda.current_stream(self._stream.device).wait_stream(self._stream)
-
-
-@contextlib.contextmanager
-def _within(stream: torch.cuda.Stream) -> Iterator[None]:
-    with torch.cuda.stream(stream):
-        yield

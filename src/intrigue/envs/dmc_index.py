@@ -1,8 +1,7 @@
 """dm_control's named arrays, with what their names mean looked up once.
 
 A task reads its state by name at every step, `physics.named.data.xmat[1:, ["xx", "xz"]]`. Turning such names into
-places is half of what dm_control's Python costs (walker: 45 of 92 µs a step, beside 88 µs of physics); they never
-change while a model lives.
+places is a fifth of a step, physics included (walker, by a profile); they never change while a model lives.
 """
 
 from __future__ import annotations
