@@ -21,6 +21,7 @@ OPTIONS = {"max_steps": 9}
 NUM_ENVS = 5
 ASLEEP = 3 * channel.ATTENTION_SECONDS  # Nobody looks out for so long.
 WATCHED_SECONDS = 0.3
+BUSY_TRIES = 40  # On a machine with fewer cores free than there are processes, one of so many is undisturbed.
 IDLE = 0.05  # Of the time, what a process that sleeps may use.
 
 
@@ -79,17 +80,19 @@ def test_a_worker_looks_out_between_steps_and_then_sleeps(attentive: bool) -> No
     pool = noisy_pool(workers=1, attentive=attentive)
     pool.reset()
     (pid,) = worker_pids(pool)
-    used = []
-    for _ in range(3):
+
+    def used_in_a_hundred_steps() -> float:
         before = processor_seconds(pid)
         for action in actions(100):
             pool.step(action)
             until = time.monotonic() + channel.ATTENTION_SECONDS / 2
-            while time.monotonic() < until:  # busy, so that the next step surely comes before attention ends
+            while time.monotonic() < until:  # busy, so that the next step comes before attention ends
                 pass
-        used.append(processor_seconds(pid) - before)
-    # Attention fills 100 ms of a time, on a busy machine not in each; the steps themselves take about 10 ms.
-    assert (max(used) > 0.04) == attentive
+        return processor_seconds(pid) - before
+
+    # Attention fills 100 ms of a time and the steps themselves take about 10 ms; on a busy machine not each time.
+    tries = BUSY_TRIES if attentive else 3
+    assert any(used_in_a_hundred_steps() > 0.04 for _ in range(tries)) == attentive
     before = processor_seconds(pid)
     time.sleep(WATCHED_SECONDS)
     assert processor_seconds(pid) - before < IDLE * WATCHED_SECONDS
@@ -116,19 +119,22 @@ def test_the_pool_looks_out_for_a_step_and_then_sleeps(attentive: bool, monkeypa
     pool = noisy_pool(workers=1, attentive=attentive)
     pool.reset()
     (pid,) = worker_pids(pool)
-    used = []
-    for action in actions(3):
+
+    def used_for(action: np.ndarray) -> float:
         os.kill(pid, signal.SIGSTOP)
         pool.send(0, action)
         later = threading.Timer(WATCHED_SECONDS, os.kill, (pid, signal.SIGCONT))
         later.start()
         before = time.thread_time()
         pool.receive(0)
-        used.append(time.thread_time() - before)
+        used = time.thread_time() - before
         later.join()
-    assert all(each < IDLE * WATCHED_SECONDS for each in used)
-    # On a busy machine some of its two milliseconds are another's, but not three times in a row.
-    assert (max(used) > channel.ATTENTION_SECONDS / 2) == attentive
+        assert used < IDLE * WATCHED_SECONDS
+        return used
+
+    # On a busy machine some of its two milliseconds are another's, but not each time.
+    orders = actions(BUSY_TRIES if attentive else 3)
+    assert any(used_for(each) > channel.ATTENTION_SECONDS / 2 for each in orders) == attentive
     pool.close()
 
 
