@@ -27,7 +27,10 @@ class RunningEpisodes:
         lengths += step.valid
         if self.visits.size:
             np.add.at(self.visits, step.place[step.valid], 1)
-        ended = np.flatnonzero((step.terminated | step.truncated) & step.valid)
+        over = (step.terminated | step.truncated) & step.valid
+        if not over.any():
+            return []
+        ended = np.flatnonzero(over)
         episodes = [
             Episode(step_count, rows.start + int(i), float(returns[i]), int(lengths[i]), bool(step.terminated[i]))
             for i in ended

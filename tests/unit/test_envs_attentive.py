@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import sys
 import threading
 import time
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -14,8 +16,11 @@ import pytest
 from intrigue.envs import channel
 from intrigue.envs.config import PoolConfig, can_be_attentive
 from intrigue.envs.crew import Crew
+from intrigue.envs.facts import facts_from_state
+from intrigue.envs.memory import map_block, map_header, open_memory
 from intrigue.envs.pool import GroupPool, Pool, make_pool
-from intrigue.state import to_bytes
+from intrigue.envs.worker import Server
+from intrigue.state import State, to_bytes
 
 OPTIONS = {"max_steps": 9}
 NUM_ENVS = 5
@@ -75,41 +80,61 @@ def test_results_are_the_same_to_the_bit(workers: int, groups: int, pauses: bool
     assert given[0] == given[1]
 
 
+class Recorded:
+    """A look-out that sees something at once, and remembers for how long it was asked to look."""
+
+    asked: ClassVar[list[float]] = []
+
+    def __init__(self, control: socket.socket) -> None:
+        del control
+
+    def until(self, deadline: float) -> bool:
+        self.asked.append(deadline - time.monotonic())
+        return True
+
+
 @pytest.mark.parametrize("attentive", [True, False])
-def test_a_worker_looks_out_between_steps_and_then_sleeps(attentive: bool) -> None:
-    pool = noisy_pool(workers=1, attentive=attentive)
-    pool.reset()
-    (pid,) = worker_pids(pool)
+def test_a_worker_looks_out_after_steps_alone(attentive: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(channel, "Lookout", Recorded)
+    monkeypatch.setattr(Recorded, "asked", [])
+    ours, theirs = socket.socketpair()
+    memory = open_memory(1)
+    server = Server(theirs, memory, 1, map_header(memory, 1)[:2])
+    serving = threading.Thread(target=server.run)
+    serving.start()
+    said = {"path": sys.path, "plugins": [], "env_id": "noisy-tv", "options": OPTIONS, "seed": 3, "num_envs": NUM_ENVS}
+    begin = {**said, "attentive": attentive, "shares": [[0, NUM_ENVS]], "core": None}
 
-    def used_in_a_hundred_steps() -> float:
-        before = processor_seconds(pid)
-        for action in actions(100):
-            pool.step(action)
-            until = time.monotonic() + channel.ATTENTION_SECONDS / 2
-            while time.monotonic() < until:  # busy, so that the next step comes before attention ends
-                pass
-        return processor_seconds(pid) - before
+    def order(kind: bytes, tree: State = None) -> State:
+        ours.sendall(channel.pack(kind, tree))
+        answer = channel.receive(ours)
+        assert answer is not None and answer[0] != channel.ERROR, answer
+        return answer[1]
 
-    # Attention fills 100 ms of a time and the steps themselves take about 10 ms; on a busy machine not each time.
-    tries = BUSY_TRIES if attentive else 3
-    assert any(used_in_a_hundred_steps() > 0.04 for _ in range(tries)) == attentive
-    before = processor_seconds(pid)
-    time.sleep(WATCHED_SECONDS)
-    assert processor_seconds(pid) - before < IDLE * WATCHED_SECONDS
-    pool.close()
+    with ours, theirs:
+        block = map_block(memory, 1, facts_from_state(order(channel.BEGIN, begin)), NUM_ENVS)
+        order(channel.MAP)
+        order(channel.RESET, {"purpose": ["env"], "steps": 0})
+        for kind in (channel.STEPS[0], channel.STEPS[0], channel.SNAPSHOT, channel.STEPS[0]):
+            block.action[:] = 0
+            order(kind, {})
+        ours.shutdown(socket.SHUT_WR)
+        serving.join()
+    os.close(memory)
+    assert len(Recorded.asked) == (3 if attentive else 0)
+    assert all(0 < each <= channel.ATTENTION_SECONDS for each in Recorded.asked)
 
 
-def test_a_worker_looks_out_after_steps_alone() -> None:
+def test_a_worker_sleeps_when_nothing_comes() -> None:
     pool = noisy_pool(workers=1)
     pool.reset()
-    pool.step(actions(1)[0])
+    for action in actions(20):
+        pool.step(action)
     time.sleep(ASLEEP)
     (pid,) = worker_pids(pool)
     before = processor_seconds(pid)
-    for _ in range(50):
-        pool.snapshot()
-        time.sleep(ASLEEP)
-    assert processor_seconds(pid) - before < 50 * channel.ATTENTION_SECONDS / 2
+    time.sleep(WATCHED_SECONDS)
+    assert processor_seconds(pid) - before < IDLE * WATCHED_SECONDS
     pool.close()
 
 

@@ -23,7 +23,7 @@ class Together:
             each.collector.step_count = max(each.collector.step_count, each.agent.plan.learning_starts)
         self.clock = PhaseClock(parts[0].collector.replay.device)
         self.cohort = Cohort(parts)
-        self.staleness = 1 if self.cohort._behind else 0
+        self.staleness = 1 if self.cohort._explorers.overlap else 0
         self.clock.watch("update", self.cohort, "_begin_update")
         self.clock.watch("act", self.cohort, "_actions", host=True)
         if self.clock.device.type == "cuda":

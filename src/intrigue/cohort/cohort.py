@@ -46,9 +46,6 @@ class Cohort:
         mode = agent.critic_step.mode
         captured = captures(mode, device)
         self._agents = stack_modules([each.agent for each in parts])
-        tensors = self._agents.tensors()
-        self._behind = [each for name, each in tensors.items() if name.startswith("behaviour.")]
-        self._ahead = [each for name, each in tensors.items() if name.startswith("actor.")]
         # What is captured once and replayed a million times is worth the half minute that fusing takes.
         fusible = captured and triton_works()
         self._update = Update(parts, self._agents, captured=captured, compiled=fusible or mode == "compile")
@@ -76,12 +73,10 @@ class Cohort:
         The last of them begins while environments already take that next step, where agents overlap: it is none that
         these actions hang on.
         """
-        held_back = bool(self._behind) and self._owed > 0
+        held_back = self._explorers.overlap and self._owed > 0
         self._learn(self._owed - held_back)
         began = time.monotonic()
-        if held_back:
-            self._follow()
-        actions = self._actions()
+        actions = self._actions(follow=held_back)
         self._send(actions)
         if held_back:
             waited = time.monotonic()
@@ -113,9 +108,11 @@ class Cohort:
         self._episodes = [[] for _ in self.parts]
         return found
 
-    def _actions(self) -> Array | list[Array]:
+    def _actions(self, *, follow: bool) -> Array | list[Array]:
         if self.step_count >= self.plan.learning_starts:
-            return self._explorers(self._ready)
+            if follow:
+                self._mark_ready()
+            return self._explorers(self._ready, follow=follow)
         # The first steps are random, by the same stream.
         obs = torch.zeros(self.num_envs)
         return [
@@ -155,19 +152,14 @@ class Cohort:
 
     def _learn(self, count: int) -> None:
         for _ in range(count):
-            self._follow()
+            if self._explorers.overlap:
+                self._explorers.follow()
+                self._mark_ready()
             self._begin_update()
-
-    def _follow(self) -> None:
-        """Explore as the actors are now, from here on."""
-        if self._behind:
-            with torch.no_grad():
-                torch._foreach_copy_(self._behind, self._ahead)
-            self._mark_ready()
 
     def _begin_update(self) -> None:
         self._update()
-        if not self._behind:
+        if not self._explorers.overlap:
             self._mark_ready()
 
     def _named(self, part: ReplayParts) -> contextlib.AbstractContextManager[None]:

@@ -1,8 +1,11 @@
 """The actions of S seeds, one call for all of them.
 
 On a GPU they are computed beside the update, in a stream of their own: observations and actions travel through memory
-that is pinned for it, and nobody waits for anything but the actions. `ready` is the moment after which the weights
-that explore are to be read: behind the last update, or, where agents overlap, before it.
+that is pinned for it, all of it is one replayed graph, and nobody waits for anything but the actions. `ready` is the
+moment after which weights are to be read.
+
+Agents that overlap explore with a copy of the actor's weights, while an update changes those; with `follow` the copy is
+first made anew.
 """
 
 from __future__ import annotations
@@ -30,6 +33,9 @@ class Explorers:
         self, parts: Sequence[ReplayParts], agents: Stacked, device: torch.device, *, captured: bool, compiled: bool
     ) -> None:
         self._agents = agents
+        tensors = agents.tensors()
+        self._behind = [each for name, each in tensors.items() if name.startswith("behaviour.")]
+        self._ahead = [each for name, each in tensors.items() if name.startswith("actor.")]
         self._lanes = Lanes([each.streams["act"] for each in parts])
         pool = parts[0].collector.pool
         shape = (len(parts), pool.num_envs)
@@ -43,30 +49,46 @@ class Explorers:
         """What is acted on, (S, N, *obs); to be written before a call."""
         self._stream = torch.cuda.Stream(device, priority=-1) if cuda else None
         self._explored = fuse_kernels(self._plain_explored) if compiled else self._plain_explored
-        self._captured = Captured(self._act, self._lanes.generators, tuple) if captured else None
+        self._rounds = {True: self._follow_and_act, False: self._act}
+        if captured:
+            generators = self._lanes.generators
+            self._rounds = {
+                True: Captured(self._follow_and_act, generators, lambda: self._behind),
+                False: Captured(self._act, generators),
+            }
 
-    def __call__(self, ready: torch.cuda.Event | None) -> Array:
+    @property
+    def overlap(self) -> bool:
+        """Whether what explores is a copy."""
+        return bool(self._behind)
+
+    def __call__(self, ready: torch.cuda.Event | None, *, follow: bool) -> Array:
         """The actions for `obs`, valid until the next call."""
         if self._stream is None:
-            self._seen.copy_(self._seen_here)
-            self._act()
-            return self._done.numpy()
+            self._rounds[follow]()
+            return self._done_here.numpy()
         with torch.cuda.stream(self._stream):
             if ready is not None:
                 self._stream.wait_event(ready)
-            self._seen.copy_(self._seen_here, non_blocking=True)
-            if self._captured is None:
-                self._act()
-            else:
-                self._captured()
-            self._done_here.copy_(self._done, non_blocking=True)
+            self._rounds[follow]()
         self._stream.synchronize()
         return self._done_here.numpy()
 
     @torch.no_grad()
+    def follow(self) -> None:
+        """Explore as the actors are now, from here on."""
+        torch._foreach_copy_(self._behind, self._ahead)
+
+    def _follow_and_act(self) -> None:
+        self.follow()
+        self._act()
+
+    @torch.no_grad()
     def _act(self) -> None:
+        self._seen.copy_(self._seen_here, non_blocking=True)
         drawn = self._agents.call(_normal, self._done.to(self._seen.dtype), self._lanes)
         self._done.copy_(self._explored(drawn))
+        self._done_here.copy_(self._done, non_blocking=True)
 
     def _plain_explored(self, drawn: Tensor) -> Tensor:
         actions: Tensor = self._agents.call("explored", self._seen, self._skill, drawn)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, MutableSequence, Sequence
+from math import isfinite
 from typing import Any, final
 
 import numpy as np
@@ -45,12 +46,15 @@ class EnvGroup:
         self.facts: Facts = facts_of(self._envs[0].info)
         self._block: Block
         self._rows: list[np.ndarray[Any, Any]] = []
+        self._finite: np.ndarray[Any, Any] | None = None
+        """Room to look for numbers that are not finite, where observations are numbers."""
         self._moved = -1 if self.facts.stack else ...  # Of stacked frames only the newest travels.
 
     def attach(self, block: Block) -> None:
         """Write into these rows from now on."""
         self._block = block
         self._rows = list(block.next_obs)
+        self._finite = np.zeros(block.next_obs.shape, bool) if self.facts.spaces.obs.kind == "vector" else None
 
     def reset(self, purpose: Sequence[str | int], steps: int) -> None:
         """Start every episode anew, seeded for this purpose; the environments' own count goes on from `steps`."""
@@ -70,9 +74,10 @@ class EnvGroup:
         block, now, first, places = self._block, self._now, self._share.start, self.facts.places
         spec, moved = self.facts.spaces.obs, self._moved
         shape, dtype = spec.shape, spec.dtype
-        rewards, terminations, truncations, where = [], [], [], []
+        rewards, terminations, truncations, where = block.reward, block.terminated, block.truncated, block.place
         self._steps += 1
         now[1] = STEP
+        ended = False
         i = 0
         try:
             for i, (env, action, row) in enumerate(zip(self._envs, block.action, self._rows, strict=True)):
@@ -81,21 +86,23 @@ class EnvGroup:
                 if type(obs) is not np.ndarray or obs.shape != shape or obs.dtype != dtype:
                     check_obs(obs, spec)
                 row[...] = obs[moved]
-                rewards.append(reward if type(reward) is float else check_reward(reward))
-                terminations.append(terminated if type(terminated) is bool else check_flag(terminated, "terminated"))
-                truncations.append(truncated if type(truncated) is bool else check_flag(truncated, "truncated"))
+                rewards[i] = reward if type(reward) is float and isfinite(reward) else check_reward(reward)
+                terminations[i] = over = (
+                    terminated if type(terminated) is bool else check_flag(terminated, "terminated")
+                )
+                truncations[i] = cut = truncated if type(truncated) is bool else check_flag(truncated, "truncated")
+                ended |= over or cut
                 if not -1 <= place < places:
                     raise Violation("place", f"a number from -1 to below {places}", str(place))
-                where.append(place)
+                where[i] = place
         except Exception as error:
             raise fault(self._env_id, first + i, moment("step", self._steps), error) from error
-        block.reward[:] = rewards
-        block.terminated[:] = terminations
-        block.truncated[:] = truncations
-        block.place[:] = where
-        self._check_finite()
+        if self._finite is not None and not np.isfinite(block.next_obs, out=self._finite).all():
+            i = next(i for i, row in enumerate(self._rows) if not np.isfinite(row).all())
+            cause = Violation("observation", "finite numbers", non_finite(self._rows[i]))
+            raise fault(self._env_id, self._share[i], moment("step", self._steps), cause)
         block.obs[...] = block.next_obs
-        if True in terminations or True in truncations:
+        if ended:
             self._restart_ended()
         now[1] = 0
 
@@ -127,18 +134,6 @@ class EnvGroup:
                 block.obs[i] = obs[self._moved]
 
         self._each(RESET, start)
-
-    def _check_finite(self) -> None:
-        block = self._block
-        wrong = ~np.isfinite(block.reward)
-        if wrong.any():
-            i = int(wrong.argmax())
-            cause = Violation("reward", "one finite real number", repr(float(block.reward[i])))
-            raise fault(self._env_id, self._share[i], moment("step", self._steps), cause)
-        if self.facts.spaces.obs.kind == "vector" and not np.isfinite(block.next_obs).all():
-            i = next(i for i, row in enumerate(self._rows) if not np.isfinite(row).all())
-            cause = Violation("observation", "finite numbers", non_finite(self._rows[i]))
-            raise fault(self._env_id, self._share[i], moment("step", self._steps), cause)
 
     def _each(self, stage: int, act: Callable[[int], None], count: int | None = None) -> None:
         self._now[1] = stage
