@@ -288,7 +288,14 @@ class DDPG(ReplayAgent):
 
     def actor_loss(self, obs: Tensor, skill: Tensor, counts: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
         """How little the smaller value of the actor's actions is."""
-        action = self._noisy(self.actor(obs, skill), noise)
+        return self.proposal_loss(self.proposed(obs, skill, noise), obs, skill, counts)
+
+    def proposed(self, obs: Tensor, skill: Tensor, noise: Tensor) -> Tensor:
+        """The actions (B, A) that the actor is to be judged by."""
+        return self._noisy(self.actor(obs, skill), noise)
+
+    def proposal_loss(self, action: Tensor, obs: Tensor, skill: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
+        """The actor's loss where its actions are there already."""
         # The critic only judges here: without gradients of its own weights.
         judge = {name: weight.detach() for name, weight in self.critic.named_parameters()}
         value = functional_call(self.critic, judge, (obs, skill, action)).amin(0)

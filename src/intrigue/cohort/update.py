@@ -69,7 +69,7 @@ class Update:
         )
         self._critic = Descent(agents, DDPG.value_loss, criticism, ddpg.REFUSAL, compiled=compiled, ahead="values")
         self._critic.follow(self._slow, fast, agent.cfg.target_rate)
-        self._actor = Descent(agents, DDPG.actor_loss, action, ddpg.REFUSAL, compiled=compiled)
+        self._actor = Descent(agents, DDPG.proposal_loss, action, ddpg.REFUSAL, compiled=compiled, ahead="proposed")
         some = torch.zeros(len(parts), 2, agent.plan.batch, dtype=torch.float64, device=device)
         names, draws = self._looked_at(some)
         learners = [each.curiosity.learner.step for each in parts]
@@ -124,9 +124,10 @@ class Update:
         with torch.no_grad(), fast_float32():
             rows, value = self._ahead(batch, extras, noise[:, 0])
         values = self._critic.begin(rows.obs, rows.skill, rows.action)
+        proposed = self._actor.begin(rows.obs, rows.skill, noise[:, 1])
         judged.wait()
         first = self._critic(values, mixed.reward.flatten(1), rows.discount, value, rows.counts)
-        second = self._actor(rows.obs, rows.skill, rows.counts, noise[:, 1])
+        second = self._actor(proposed, rows.obs, rows.skill, rows.counts)
         with torch.no_grad():
             judged.wait_for_all()
             self._sums.add_(torch.cat([noted, first, second], -1))
