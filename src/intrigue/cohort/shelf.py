@@ -4,6 +4,7 @@
     fetching   all seeds' rows at once, from one table in which their replays lie side by side
 
 Rows are bytes that are looked at as numbers, which torch cannot map over seeds (2.11); so only the first is mapped.
+Fused, rows are words (`replay.words`), and all of a draw but its random numbers is a few kernels.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from intrigue.replay.draws import EpisodeTable, draw_windows
 from intrigue.replay.memory import Replay
 from intrigue.replay.rows import Layout, Rows
 from intrigue.replay.windows import as_tuples
+from intrigue.replay.words import WordRows, fits
 from intrigue.rng import Rng, uniform
 from intrigue.types import Extras, Transitions
 
@@ -36,8 +38,10 @@ class Shelves:
         self._stacked = stack_modules([_Shelf(each) for each in replays])
         for each in replays:
             each.keep.moved()
-        self._rows = _SideBySide(self._stacked.fixed["packed"], keep.ring.layout, plan.batch)
-        self._starts = fuse_kernels(self._plain_starts) if compiled else self._plain_starts
+        packed, layout = self._stacked.fixed["packed"], keep.ring.layout
+        fused = compiled and fits(layout)
+        self._rows: Rows = (_SideBySideWords if fused else _SideBySide)(packed, layout, plan.batch)
+        self._fetched = fuse_kernels(self._plain_fetched) if fused else self._plain_fetched
 
     def chances(self, lanes: Lanes) -> Tensor:
         """What decides one draw of each seed."""
@@ -47,13 +51,13 @@ class Shelves:
     @torch.no_grad()
     def draw(self, chance: Tensor) -> tuple[Transitions, Extras]:
         """A batch (S, 1, B, ...) for one update, and the discount of what follows each tuple."""
-        batch, extras = as_tuples(self._rows, self._starts(chance).flatten(), self._plan.steps, 0, self._plan.discount)
+        return self._fetched(chance)
+
+    def _plain_fetched(self, chance: Tensor) -> tuple[Transitions, Extras]:
+        starts: Tensor = self._stacked.call("starts", chance)
+        batch, extras = as_tuples(self._rows, starts.flatten(), self._plan.steps, 0, self._plan.discount)
         fields = {each.name: self._apart(getattr(batch, each.name)) for each in dataclasses.fields(batch)}
         return Transitions(**fields), {name: self._apart(each) for name, each in extras.items()}
-
-    def _plain_starts(self, chance: Tensor) -> Tensor:
-        starts: Tensor = self._stacked.call("starts", chance)
-        return starts
 
     def _apart(self, rows: Tensor) -> Tensor:
         """(1, S·B, ...) -> (S, 1, B, ...)."""
@@ -91,9 +95,8 @@ class _Shelf(nn.Module):
         return self.grid[drawn.step % self._span, drawn.env]
 
 
-@final
 class _SideBySide(Rows):
-    """The rows of S rings of one size (S, size, bytes): of row numbers (S·B,), the first B are of the first ring."""
+    """Rows of S rings of one size, one ring after the other: of row numbers (S·B,), the first B are of the first."""
 
     def __init__(self, packed: Tensor, layout: Layout, batch: int) -> None:
         super().__init__(packed.flatten(0, 1), layout)
@@ -105,3 +108,8 @@ class _SideBySide(Rows):
         """Where rows lie."""
         within = super().places(rows)
         return within if self._begins is None else within + self._begins
+
+
+@final
+class _SideBySideWords(_SideBySide, WordRows):
+    """The same, as words."""

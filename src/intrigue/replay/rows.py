@@ -56,16 +56,17 @@ def row_layout(spaces: Spaces, stack: int) -> Layout:
 
 def row_bytes(layout: Layout) -> int:
     """Bytes of one row."""
-    return _places(layout)[1]
+    used = max(last for _, last in field_places(layout).values())
+    return -(-used // ROW_ALIGNMENT) * ROW_ALIGNMENT
 
 
-def _places(layout: Layout) -> tuple[dict[str, tuple[int, int]], int]:
-    """Where in a row each field begins and ends, and how long a row is. Wider numbers come first: all lie aligned."""
+def field_places(layout: Layout) -> dict[str, tuple[int, int]]:
+    """At which bytes of a row each field begins and ends. Wider numbers come first: all lie aligned."""
     found, at = {}, 0
     for name, (shape, dtype) in sorted(layout.items(), key=lambda item: -item[1][1].itemsize):
         found[name] = (at, at + math.prod(shape) * dtype.itemsize)
         at = found[name][1]
-    return found, -(-at // ROW_ALIGNMENT) * ROW_ALIGNMENT
+    return found
 
 
 def ring_shape(capacity: int) -> tuple[int, int]:
@@ -87,7 +88,7 @@ class Rows:
     def unpacked(self, rows: Tensor) -> dict[str, Tensor]:
         """The fields (..., *field) of packed rows (..., bytes), as views."""
         lead, found = rows.shape[:-1], {}
-        for name, (first, last) in _places(self.layout)[0].items():
+        for name, (first, last) in field_places(self.layout).items():
             shape, dtype = self.layout[name]
             if first == last:  # no numbers, no bytes to look at
                 found[name] = torch.empty(*lead, *shape, dtype=dtype, device=rows.device)
