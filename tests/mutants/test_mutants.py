@@ -105,12 +105,12 @@ MUTANTS = {
     ),
     "what explores is never behind": Mutant(
         "cohort/cohort.py",
-        "            self._follow()\n            self._begin_update()\n",
-        "            self._begin_update()\n            self._follow()\n",
+        "                self._mark_ready()\n            self._begin_update()\n",
+        "                self._mark_ready()\n            self._begin_update()\n            self._explorers.follow()\n",
         "tests/cohort/test_cohort.py::test_with_overlap_the_actor_of_one_update_ago_explores",
     ),
     "what explores is two updates behind": Mutant(
-        "cohort/cohort.py", "        if held_back:\n            self._follow()\n", "",
+        "cohort/cohort.py", "self._actions(follow=held_back)", "self._actions(follow=False)",
         "tests/cohort/test_cohort.py::test_each_seed_is_what_it_is_alone",
     ),
     "seeds draw from the first one's stream": Mutant(
