@@ -96,6 +96,11 @@ class Collector:
         self.cursor = 0
         return batch, {**noted, "last_obs": self.current(), "last_skill": self.skills.current}
 
+    @property
+    def shown(self) -> Tensor:
+        """What the environments have shown in the rollout under way, (T, N, *obs); so far, that of `cursor` steps."""
+        return self._rows.obs
+
     def current(self) -> Tensor:
         """What the environments show now, (N, *obs)."""
         return self._sight.now.clone()

@@ -22,9 +22,10 @@ from torch import Tensor, nn
 
 from intrigue.batches import check_finite, check_shapes
 from intrigue.curiosity_config import CuriosityConfig, split_options
+from intrigue.encodings_ahead import EncodingsAhead
 from intrigue.errors import ConfigError, Problem
 from intrigue.execution import Mode
-from intrigue.features import encode_action
+from intrigue.features import encode_action, reached
 from intrigue.learner import Learner
 from intrigue.noise import FeatureNoise
 from intrigue.normalize import ReturnScale, RunningMoments, ValueScale, valid_moments
@@ -34,7 +35,7 @@ from intrigue.rng import Streams, seeded_construction
 from intrigue.skills import check_skill
 from intrigue.spaces import ActionCodec, ObsCodec, Spaces
 from intrigue.state import State
-from intrigue.types import Metrics, Parts, Prepared, RewardStep, Stream, Transitions
+from intrigue.types import Encoded, Metrics, Parts, Prepared, RewardStep, Stream, Transitions
 
 
 class Mixed(NamedTuple):
@@ -109,6 +110,7 @@ class Curiosity(nn.Module):
         self.obs_moments = RunningMoments(spaces.obs.shape)
         self.scale = ValueScale() if cfg.scale == "value" else ReturnScale(cfg.scale_discount)
         self.to(device)
+        self._ahead = EncodingsAhead()
         self.streams = Streams(seed, device)
         self.execute("plain")
         for module in self.reward.modules():
@@ -168,6 +170,7 @@ class Curiosity(nn.Module):
             self.reward.observe(prepared, parts)
         if self.cfg.obs_moments == "running" and self.cfg.obs_norm != "none":
             self.obs_moments.observe(batch.next_obs[batch.valid])
+            self._ahead.forget()
         step = self._mix(batch, raw, loss)
         step.metrics.update({f"intrinsic/part/{name}": float(part.mean()) for name, part in parts.items()})
         if self.cfg.feature_noise:
@@ -178,13 +181,45 @@ class Curiosity(nn.Module):
         """Let observations of a random policy, (..., *obs), into the moments before training."""
         encoded = obs if self._obs_codec is None else self._obs_codec.encode_batch(_host(obs), lead=2)
         self.obs_moments.observe(_tensor(encoded, self.obs_moments.mean.device))
+        self._ahead.forget()
 
-    def prepare(self, batch: Transitions) -> Prepared:
+    def look_ahead(self, obs: Tensor, count: int) -> None:
+        """The first `count` steps of a rollout's observations (T, N, *obs) are there, and will be those of a batch.
+
+        Nothing hangs on whether this is said, but when a GPU that has nothing else to do encodes them.
+        """
+        if self._encodes_pictures:
+            self._ahead.look(obs, count, self._encode)
+
+    def encoded(self, batch: Transitions) -> Prepared:
+        """The batch as `score`, `loss` and `observe` take it: prepared, or encoded by a network that never learns.
+
+        To be called where float32 is exact.
+        """
+        if self._encodes_pictures:
+            here = self._ahead.take(batch.obs, self._encode)
+            # Pictures as numbers are many; of them only those that nobody has encoded are made.
+            return Encoded.of(self.prepare(batch, reads=frozenset()), here, reached(batch, here, self._encode))
+        prepared, frozen = self.prepare(batch), self.reward.frozen
+        return prepared if frozen is None else Encoded.of(prepared, *frozen.pair(prepared))
+
+    @property
+    def _encodes_pictures(self) -> bool:
+        return self.spaces.obs.kind == "pixels" and self.reward.frozen is not None
+
+    def _encode(self, states: Tensor) -> Tensor:
+        """By a network that never learns, (..., *obs) -> (..., D)."""
+        assert self.reward.frozen is not None
+        encodings: Tensor = self.reward.frozen(self._normalize(states))
+        return encodings
+
+    def prepare(self, batch: Transitions, reads: frozenset[str] | None = None) -> Prepared:
         """The batch as rewards see it: normalised float observations, actions as network inputs.
 
         An observation that the reward does not read is left empty, so that it cannot be read by mistake.
         """
-        reads, empty = self.reward.reads, batch.reward.new_empty(*batch.reward.shape, 0)
+        reads = self.reward.reads if reads is None else reads
+        empty = batch.reward.new_empty(*batch.reward.shape, 0)
         obs = self._normalize(batch.obs) if "obs" in reads else empty
         next_obs = self._normalize(batch.next_obs) if "next_obs" in reads else empty
         return Prepared(
@@ -222,7 +257,7 @@ class Curiosity(nn.Module):
 
         To be called where float32 is exact.
         """
-        prepared = self.reward.encoded(self.prepare(batch))
+        prepared = self.encoded(batch)
         raw, parts = self.reward.score_parts(prepared)
         return prepared, raw.to(torch.float32) * batch.valid, parts
 
@@ -288,6 +323,7 @@ class Curiosity(nn.Module):
                 state_dict["modules"]["scale.carry"], device=self.obs_moments.mean.device
             )
         super().load_state_dict(state_dict["modules"], strict, assign)
+        self._ahead.forget()
         self.learner.load_state_dict(state_dict["learner"])
         self.streams.load_state_dict(state_dict["streams"])
         self.steps_seen = int(state_dict["steps_seen"])

@@ -13,7 +13,7 @@ is blind to scale rewards short encodings, so its encoder must have a fixed leng
 
 from __future__ import annotations
 
-import dataclasses
+from collections.abc import Callable
 from typing import Literal
 
 import torch
@@ -72,14 +72,6 @@ class StateFeatures(nn.Module):
         """φ(s), (T, N, D)."""
         return batch.here if isinstance(batch, Encoded) else self.forward(batch.obs)
 
-    def encoded(self, batch: Prepared) -> Prepared:
-        """The batch with its encodings where they stay as they are while the bonus's models learn, else as it is."""
-        if self.kind != "random" or isinstance(batch, Encoded):
-            return batch
-        here, there = self.pair(batch)
-        held = {each.name: getattr(batch, each.name) for each in dataclasses.fields(Prepared)}
-        return Encoded(**held, here=here, there=there)
-
     def pair(self, batch: Transitions) -> tuple[Tensor, Tensor]:
         """φ(s) and φ(s'), each (T, N, D). A state reached and then left is convolved once where that saves time."""
         if isinstance(batch, Encoded):
@@ -87,12 +79,7 @@ class StateFeatures(nn.Module):
         here = self.forward(batch.obs)
         if self.kind == "identity" or batch.obs.dim() != 5 or torch.is_grad_enabled():
             return here, self.forward(batch.next_obs)
-        fresh = ~reached_then_left(batch)  # (T, N)
-        if int(fresh.sum()) > fresh.numel() // 2:
-            return here, self.forward(batch.next_obs)
-        there = here.roll(-1, 0)
-        there[fresh] = self.forward(batch.next_obs[fresh])
-        return here, there
+        return here, reached(batch, here, self.forward)
 
     def inverse_loss(self, features: Tensor, next_features: Tensor, action: Tensor) -> Tensor:
         """The encoder's own loss; zero for encoders that are not trained."""
@@ -107,6 +94,16 @@ class StateFeatures(nn.Module):
             return torch.zeros((), device=batch.reward.device)
         here, there = noise(self.forward(batch.obs)), noise(self.forward(batch.next_obs))
         return self.inverse_loss(here, there, batch.action)
+
+
+def reached(batch: Transitions, here: Tensor, encode: Callable[[Tensor], Tensor]) -> Tensor:
+    """φ(s'), (T, N, D), where φ(s) are these: a state reached and then left is not encoded again."""
+    fresh = ~reached_then_left(batch)  # (T, N)
+    if int(fresh.sum()) > fresh.numel() // 2:
+        return encode(batch.next_obs)
+    there = here.roll(-1, 0)
+    there[fresh] = encode(batch.next_obs[fresh])
+    return there
 
 
 def reached_then_left(batch: Transitions) -> Tensor:

@@ -54,6 +54,11 @@ class RolloutRows:
         for name in ("reward", "terminated", "truncated", "valid"):
             self._arrays[name][t, rows] = getattr(step, name)
 
+    @property
+    def obs(self) -> Tensor:
+        """What was shown, (T, N, *obs)."""
+        return self._tensors["obs"]
+
     def cut(self, t: int) -> None:
         """The environments were begun anew after time t: episodes that had not ended are cut off there."""
         self._arrays["truncated"][t] |= ~self._arrays["terminated"][t]

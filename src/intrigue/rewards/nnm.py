@@ -41,7 +41,7 @@ from intrigue.rewards.base import IntrinsicReward
 from intrigue.rewards.registry import register_reward
 from intrigue.rng import Rng
 from intrigue.spaces import Spaces
-from intrigue.types import Parts, Prepared, Transitions
+from intrigue.types import Parts, Transitions
 
 CITATION = """@article{chen2022nnm,
   title   = {Nuclear Norm Maximization Based Curiosity-Driven Learning},
@@ -93,9 +93,9 @@ class NuclearNorm(IntrinsicReward):
         self.memory = RingMemory(cfg.memory, width) if cfg.source == "knn" and cfg.memory else None
         self.together = self.together and self.memory is None  # how full a memory is, the host has to know
 
-    def encoded(self, batch: Prepared) -> Prepared:
-        """Frozen encodings, made once for all epochs."""
-        return self.features.encoded(batch) if self.models is not None else batch
+    @property
+    def frozen(self) -> StateFeatures | None:
+        return self.features if self.models is not None and self.features.kind == "random" else None
 
     def score(self, batch: Transitions) -> Tensor:
         """The bonus of each transition, (T, N)."""

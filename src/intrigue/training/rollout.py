@@ -20,6 +20,8 @@ def rollout(parts: Parts, warmup_steps: int) -> Iterator[Progress]:
         warming = collector.rollout_start < warmup_steps
         agent = parts.warm_up_agent if warming else parts.agent
         episodes = collector.step(agent, streams["act"])
+        if not warming:
+            parts.curiosity.look_ahead(collector.shown, collector.cursor)
         metrics: Metrics = {}
         if collector.full:
             metrics = _learn(parts, warming, time.monotonic() - began)
