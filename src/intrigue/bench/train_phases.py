@@ -25,6 +25,7 @@ class Phases:
     curiosity: list[float] = field(default_factory=list)
     agent: list[float] = field(default_factory=list)
     score: float = 0.0  # of one rollout, within `curiosity`
+    ahead: float = 0.0  # of scoring one rollout, what a GPU does while environments step
 
     def total(self) -> float:
         """Seconds of all counted rollouts."""
@@ -64,14 +65,18 @@ def phases(parts: Parts, rollouts: int, told: Callable[[int], None]) -> Phases:
             found.agent.append(learned - rewarded)
         told(number + 1)
     assert batch is not None
-    found.score = _score_seconds(parts, batch, clock)
+    found.score = _score_seconds(parts, batch, clock, ahead=True)
+    if collector.device.type == "cuda":
+        found.ahead = _score_seconds(parts, batch, clock, ahead=False) - found.score
     return found
 
 
-def _score_seconds(parts: Parts, batch: Transitions, clock: Callable[[], float]) -> float:
-    """Scoring changes nothing, so it is timed by itself."""
+def _score_seconds(parts: Parts, batch: Transitions, clock: Callable[[], float], *, ahead: bool) -> float:
+    """Scoring changes nothing, so it is timed by itself; without what is made `ahead`, if it is."""
     curiosity, taken = parts.curiosity, []
     for _ in range(SCORINGS):
+        if ahead:
+            curiosity.look_ahead(batch.obs, len(batch.obs))
         began = clock()
         with torch.no_grad(), exact_float32():
             curiosity.reward.score_parts(curiosity.encoded(batch))

@@ -61,6 +61,7 @@ def measured(cfg: RunConfig, preset: str, rollouts: int) -> dict[str, Any]:
             "shares": found.shares(),
             "seconds_per_rollout": found.total() / rollouts,
             "score_milliseconds": 1e3 * found.score,
+            "score_ahead_milliseconds": 1e3 * found.ahead,
             "host_peak_mib": resident_peak() / 2**20,
             "device_peak_mib": torch.cuda.max_memory_allocated(device) / 2**20 if device.type == "cuda" else None,
         }
@@ -70,6 +71,8 @@ def told(figures: dict[str, Any]) -> str:
     """The figures for a person."""
     shares = ", ".join(f"{name.replace('_', ' ')} {share:.1%}" for name, share in figures["shares"].items())
     gpu = "" if figures["device_peak_mib"] is None else f", GPU {figures['device_peak_mib']:,.0f} MiB"
+    early = figures["score_ahead_milliseconds"]
+    ahead = f", and {early:.1f} ms while environments step" if gpu else ""
     return (
         f"{figures['preset']} on {figures['env']}: {figures['envs']} environments, {figures['execution']} execution\n"
         f"  training          {figures['steps_per_second']:>10,.0f} steps/s\n"
@@ -77,7 +80,8 @@ def told(figures: dict[str, Any]) -> str:
         f"{figures['ceiling_after']:,.0f} after, same pool\n"
         f"  ratio             {figures['ratio_to_ceiling']:>10.2f}\n"
         f"  shares            {shares}\n"
-        f"  one rollout       {figures['seconds_per_rollout']:>10.3f} s, score {figures['score_milliseconds']:.1f} ms\n"
+        f"  one rollout       {figures['seconds_per_rollout']:>10.3f} s, score {figures['score_milliseconds']:.1f} ms"
+        f"{ahead}\n"
         f"  start             {figures['start_seconds']:>10.1f} s\n"
         f"  peak memory       {figures['host_peak_mib']:>10,.0f} MiB host with workers{gpu}\n"
     )
