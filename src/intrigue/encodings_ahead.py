@@ -9,18 +9,16 @@ Elsewhere than on a GPU nothing is made ahead, and a rollout is one piece.
 
 from __future__ import annotations
 
-import contextlib
-import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import NamedTuple, TypeAlias, final
 
 import torch
 from torch import Tensor
 
+from intrigue.beside import Beside
 from intrigue.precision import exact_float32
 
 PIECE = 8  # steps; of 128 environments 1,024 pictures, enough to fill a GPU and too few to keep actions waiting long
-
 
 Encode: TypeAlias = Callable[[Tensor], Tensor]
 
@@ -45,49 +43,36 @@ class EncodingsAhead:
         if states.device.type not in self._devices:
             return
         while (first := PIECE * len(self._pieces)) + PIECE <= count:
+            if self._stream is None and states.is_cuda:
+                self._stream = torch.cuda.Stream(states.device)
             piece = states[first : first + PIECE]
-            with self._beside(piece):
-                self._pieces.append(_Piece(piece, _exactly(encode, piece)))
+            with Beside(self._stream), torch.no_grad(), exact_float32():
+                self._pieces.append(_Piece(piece, encode(piece)))
 
     def take(self, states: Tensor, encode: Encode) -> Tensor:
-        """The encodings (T, N, D) of these states; what was made of others is forgotten."""
-        pieces, self._pieces = self._pieces, []
+        """The encodings (T, N, D) of these states; what was made of others is forgotten.
+
+        To be called without gradients, where float32 is exact.
+        """
         if states.device.type not in self._devices:
-            return _exactly(encode, states)
+            return encode(states)
+        pieces = dict(enumerate(self._pieces))
         found = []
-        for piece, part in itertools.zip_longest(pieces, states.split(PIECE)):
-            there = piece is not None and part is not None and _is(piece.states, part)
-            if part is not None:
-                found.append(piece.encodings if there else _exactly(encode, part))
-        if self._stream is not None:
-            now = torch.cuda.current_stream()
-            now.wait_stream(self._stream)
-            for each in found:
-                each.record_stream(now)  # else its memory would be free for the other stream while it is copied here
+        for index, part in enumerate(states.split(PIECE)):
+            piece = pieces.get(index)
+            found.append(piece.encodings if piece is not None and _same(piece.states, part) else encode(part))
+        self.forget()
+        for each in found:
+            if each.is_cuda:
+                each.record_stream(torch.cuda.current_stream())  # else free for the other stream while it is read here
         return torch.cat(found)
 
-    @contextlib.contextmanager
-    def _beside(self, states: Tensor) -> Iterator[None]:
-        """In a stream of its own, when all that was asked for so far is done."""
-        if not states.is_cuda:
-            yield
-            return
-        self._stream = self._stream or torch.cuda.Stream(states.device)
-        self._stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(self._stream):
-            yield
-
     def forget(self) -> None:
-        """What encodes, or how states are shown to it, has changed."""
+        """What encodes, or how states are shown to it, has changed; what is under way keeps its memory to its end."""
+        Beside(self._stream).wait_for_all()
         self._pieces.clear()
 
 
-@torch.no_grad()
-def _exactly(encode: Encode, states: Tensor) -> Tensor:
-    with exact_float32():
-        return encode(states)
-
-
-def _is(one: Tensor, other: Tensor) -> bool:
+def _same(one: Tensor, other: Tensor) -> bool:
     """Whether both are the same memory, which the first keeps from being used for anything else."""
     return one.data_ptr() == other.data_ptr() and one.shape == other.shape

@@ -18,8 +18,8 @@ CPU_IMAGES = 256
 # TensorFlow's default slope, which the Disagreement and large-scale-curiosity networks use; PyTorch's is 0.01.
 LEAKY_SLOPE = 0.2
 # Outputs of a layer that a compiler had better sum by itself, together with what comes before: a product of 1024 rows
-# of 1024 with 1 or 6 takes a GPU's library 18 µs, of which reading takes 1 (H200). Of 6 the sum takes 12, but its
-# gradient of the weights 26, where the library's takes 6.
+# of 1024 with 1 takes a GPU's library 18 µs, of which reading takes 1 (H200). With 6 the sum takes 12, but its gradient
+# of the weights 26, where the library's takes 6.
 NARROW = 2
 
 Style = Literal["nature", "dis"]
@@ -116,15 +116,6 @@ class Encoder(nn.Module):
         lead = obs.shape[: obs.dim() - len(self.spec.shape)]
         out: Tensor = self.body(obs.reshape(-1, *self.spec.shape))
         return out.reshape(*lead, -1)
-
-
-def narrow_linear(layer: nn.Module, rows: Tensor) -> Tensor:
-    """A linear layer with few outputs, (B, in) -> (B, out)."""
-    assert isinstance(layer, nn.Linear)
-    if torch.compiler.is_compiling() and layer.out_features <= NARROW:
-        return (rows.unsqueeze(-2) * layer.weight).sum(-1) + layer.bias
-    out: Tensor = layer(rows)
-    return out
 
 
 class EnsembleLinear(nn.Module):

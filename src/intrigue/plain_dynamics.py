@@ -14,7 +14,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from intrigue.networks import init_orthogonal, mlp, narrow_linear
+from intrigue.networks import init_orthogonal, mlp
 from intrigue.precision import wide_products
 from intrigue.spaces import ActionSpec
 
@@ -41,7 +41,7 @@ class PlainDynamics(nn.Module):
         with wide_products(here):
             ahead = self.ahead[2](self.ahead[0](joined).relu()).to(here.dtype)
             hidden = self.back[0](pair).relu()
-        guess = narrow_linear(self.back[2], hidden.to(here.dtype))
+        guess = self.back[2](hidden.to(here.dtype))
         return _mean_norm(there - ahead) + self._inverse_error(guess, action)
 
     def _inverse_error(self, guess: Tensor, action: Tensor) -> Tensor:

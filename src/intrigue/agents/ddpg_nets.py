@@ -13,7 +13,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from intrigue.networks import EnsembleLinear, init_orthogonal, mlp, narrow_linear
+from intrigue.networks import EnsembleLinear, init_orthogonal, mlp
 from intrigue.precision import wide_products
 from intrigue.trunk import Trunk
 
@@ -32,7 +32,8 @@ class Actor(nn.Module):
         seen = self.trunk(torch.cat([obs, skill], -1))
         with wide_products(seen):
             hidden = self.policy[0](seen)
-        return narrow_linear(self.policy[2], hidden.to(seen.dtype).relu()).tanh()
+        mean: Tensor = self.policy[2](hidden.to(seen.dtype).relu())
+        return mean.tanh()
 
 
 class TwinCritic(nn.Module):

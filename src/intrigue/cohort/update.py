@@ -18,7 +18,7 @@ from torch import Generator, Tensor
 
 from intrigue.agents import ddpg
 from intrigue.agents.ddpg import DDPG, Rows
-from intrigue.cohort.beside import Beside
+from intrigue.beside import Beside
 from intrigue.cohort.descent import Descent
 from intrigue.cohort.lanes import Lanes
 from intrigue.cohort.shelf import Shelves
