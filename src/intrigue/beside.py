@@ -2,14 +2,10 @@
 
     with Beside(stream) as other:        after all that was begun before
         first()
-        other.mark()
-        second()
     meanwhile()
     other.wait()                         what is begun from here on runs after `first`
-    after_first()
-    other.wait_for_all()                 ... after `second`
 
-Captured in a CUDA graph, these are two branches. What the other stream works on must be kept until `wait_for_all`.
+Captured in a CUDA graph, these are two branches. What the other stream works on must be kept until `wait`.
 Without a stream everything runs as it stands.
 """
 
@@ -23,11 +19,10 @@ import torch
 
 @final
 class Beside:
-    """A branch of work, and the moment in it that others wait for."""
+    """A branch of work."""
 
     def __init__(self, stream: torch.cuda.Stream | None) -> None:
         self._stream = stream
-        self._moment = None if stream is None else torch.cuda.Event()
         self._left = contextlib.ExitStack()
 
     def __enter__(self) -> Beside:
@@ -39,17 +34,7 @@ class Beside:
     def __exit__(self, *about: object) -> None:
         self._left.close()
 
-    def mark(self) -> None:
-        """What was begun in it so far is what `wait` waits for."""
-        if self._stream is not None and self._moment is not None:
-            self._moment.record(self._stream)
-
     def wait(self) -> None:
-        """Whatever the current stream begins from here on runs after the mark."""
-        if self._stream is not None and self._moment is not None:
-            torch.cuda.current_stream(self._stream.device).wait_event(self._moment)
-
-    def wait_for_all(self) -> None:
         """Whatever the current stream begins from here on runs after all of it."""
         if self._stream is not None:
             torch.cuda.current_stream(self._stream.device).wait_stream(self._stream)

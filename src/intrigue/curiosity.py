@@ -258,8 +258,13 @@ class Curiosity(nn.Module):
         To be called where float32 is exact.
         """
         prepared = self.encoded(batch)
+        return prepared, *self.bonus(prepared)
+
+    @torch.no_grad()
+    def bonus(self, prepared: Prepared) -> tuple[Tensor, Parts]:
+        """The second of the five steps alone, on what `encoded` gave."""
         raw, parts = self.reward.score_parts(prepared)
-        return prepared, raw.to(torch.float32) * batch.valid, parts
+        return raw.to(torch.float32) * prepared.valid, parts
 
     @torch.no_grad()
     def mixed(self, batch: Transitions, raw: Tensor, coefficient: float) -> Mixed:

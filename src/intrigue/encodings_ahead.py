@@ -69,7 +69,7 @@ class EncodingsAhead:
 
     def forget(self) -> None:
         """What encodes, or how states are shown to it, has changed; what is under way keeps its memory to its end."""
-        Beside(self._stream).wait_for_all()
+        Beside(self._stream).wait()
         self._pieces.clear()
 
 

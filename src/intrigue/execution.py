@@ -74,7 +74,8 @@ class Captured:
     """A function of tensors as CUDA graphs, one per shape of its inputs.
 
     Its results are overwritten by the next call of the same shape. `changes` are the tensors the function writes to,
-    put back after the warm-up; `generators` those it draws from.
+    put back after the warm-up; `generators` those it draws from. `rank` is the priority of its stream, lower before
+    higher: kernels of a graph keep the one they were captured with, whatever stream the graph is launched in.
     """
 
     def __init__(
@@ -82,8 +83,10 @@ class Captured:
         function: Callable[..., Any],
         generators: Sequence[Generator] = (),
         changes: Callable[[], Iterable[Tensor]] = tuple,
+        *,
+        rank: int = 0,
     ) -> None:
-        self._function, self._generators, self._changes = function, generators, changes
+        self._function, self._generators, self._changes, self._rank = function, generators, changes, rank
         self._graphs: dict[tuple[Any, ...], tuple[torch.cuda.CUDAGraph, list[Tensor], Any]] = {}
 
     def __call__(self, *inputs: Tensor) -> Any:
@@ -107,7 +110,7 @@ class Captured:
         fixed = [each.detach().clone() for each in inputs]
         drawn = [each.get_state() for each in self._generators]
         kept = [(each, each.detach().clone()) for each in self._changes()]
-        side = torch.cuda.Stream()
+        side = torch.cuda.Stream(priority=self._rank)
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
             for _ in range(WARM_UPS):

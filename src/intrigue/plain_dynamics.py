@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from intrigue.networks import init_orthogonal, mlp
-from intrigue.precision import wide_products
 from intrigue.spaces import ActionSpec
+from intrigue.wide import wide_linear
 
 
 class PlainDynamics(nn.Module):
@@ -38,10 +38,8 @@ class PlainDynamics(nn.Module):
     def forward(self, here: Tensor, there: Tensor, action: Tensor) -> Tensor:
         """Mean forward error plus mean inverse error, a scalar."""
         joined, pair = torch.cat([here, action], -1), torch.cat([here, there], -1)
-        with wide_products(here):
-            ahead = self.ahead[2](self.ahead[0](joined).relu()).to(here.dtype)
-            hidden = self.back[0](pair).relu()
-        guess = self.back[2](hidden.to(here.dtype))
+        ahead = wide_linear(self.ahead[2], wide_linear(self.ahead[0], joined).relu())
+        guess = self.back[2](wide_linear(self.back[0], pair).relu())
         return _mean_norm(there - ahead) + self._inverse_error(guess, action)
 
     def _inverse_error(self, guess: Tensor, action: Tensor) -> Tensor:

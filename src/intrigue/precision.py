@@ -37,11 +37,15 @@ def use_products(wanted: Products, devices: tuple[str, ...] = ("cuda",)) -> None
     _NOW.bfloat16, _NOW.devices = wanted == "bfloat16", devices
 
 
+def takes_bfloat16(device: torch.device) -> bool:
+    """Whether wide products there are in bfloat16 now."""
+    return _NOW.bfloat16 and _NOW.learning and device.type in _NOW.devices
+
+
 def wide_products(rows: Tensor) -> contextlib.AbstractContextManager[Any]:
     """Within it, linear layers over such rows multiply in what was chosen for wide products."""
-    kind = rows.device.type
-    if _NOW.bfloat16 and _NOW.learning and kind in _NOW.devices:
-        return torch.autocast(kind, torch.bfloat16)
+    if takes_bfloat16(rows.device):
+        return torch.autocast(rows.device.type, torch.bfloat16)
     return contextlib.nullcontext()  # not an autocast that is off: it would switch off one that a caller has on
 
 

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from intrigue.networks import EnsembleLinear, init_orthogonal, mlp
 from intrigue.precision import wide_products
 from intrigue.trunk import Trunk
+from intrigue.wide import wide_linear
 
 
 class Actor(nn.Module):
@@ -30,9 +31,7 @@ class Actor(nn.Module):
     def forward(self, obs: Tensor, skill: Tensor) -> Tensor:
         """(B, S), (B, K) -> (B, A)."""
         seen = self.trunk(torch.cat([obs, skill], -1))
-        with wide_products(seen):
-            hidden = self.policy[0](seen)
-        mean: Tensor = self.policy[2](hidden.to(seen.dtype).relu())
+        mean: Tensor = self.policy[2](wide_linear(self.policy[0], seen).relu())
         return mean.tanh()
 
 

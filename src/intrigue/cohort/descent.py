@@ -41,6 +41,7 @@ class Descent:
         self._ahead = fuse_kernels(self._plain_ahead) if compiled else self._plain_ahead
         self._ones = torch.ones(stacked.size, device=device)
         self._adam = StackedAdam(stacked, solos, capturable=device.type == "cuda")
+        self._leaves = [leaf for group in self._adam.optimizer.param_groups for leaf in group["params"]]
         self._guard = Guard(self._adam.optimizer, device, stacked.size, self._adam.step)
 
     def begin(self, *inputs: Any) -> Any:
@@ -50,13 +51,22 @@ class Descent:
 
     def __call__(self, *inputs: Any) -> Tensor:
         """One step; what was noted, (S, ...)."""
-        optimizer = self._adam.optimizer
+        losses, noted = self.slope(*inputs)
+        self.step(losses)
+        return noted
+
+    def slope(self, *inputs: Any) -> tuple[Tensor, Tensor]:
+        """The losses (S,), of which all gradients are there then, and what was noted, (S, ...). Changes no weight."""
         with fast_float32():
-            optimizer.zero_grad(set_to_none=True)
+            self._adam.optimizer.zero_grad(set_to_none=True)
             losses, noted = self._losses(*inputs)
-            torch.autograd.backward([losses], [self._ones])
+            torch.autograd.backward([losses], [self._ones], inputs=self._leaves)
+        return losses, noted.detach()
+
+    def step(self, losses: Tensor) -> None:
+        """Down the slope that was found last."""
+        with fast_float32():
             self._guard.step(losses)
-        return noted.detach()
 
     def _plain_losses(self, *inputs: Any) -> tuple[Tensor, Tensor]:
         losses, noted = self._stacked.call(self._loss_of, *inputs)

@@ -24,6 +24,8 @@ from intrigue.rng import Rng, normal
 from intrigue.spaces import Array
 from intrigue.training.replay import ReplayParts
 
+RANK = -2  # a GPU begins these before whatever an update has waiting: environments stand still until they are there
+
 
 @final
 class Explorers:
@@ -47,14 +49,14 @@ class Explorers:
         self._skill = torch.zeros(*shape, 0, device=device)
         self.obs: Array = self._seen_here.numpy()
         """What is acted on, (S, N, *obs); to be written before a call."""
-        self._stream = torch.cuda.Stream(device, priority=-1) if cuda else None
+        self._stream = torch.cuda.Stream(device, RANK) if cuda else None
         self._explored = fuse_kernels(self._plain_explored) if compiled else self._plain_explored
         self._rounds = {True: self._follow_and_act, False: self._act}
         if captured:
             generators = self._lanes.generators
             self._rounds = {
-                True: Captured(self._follow_and_act, generators, lambda: self._behind),
-                False: Captured(self._act, generators),
+                True: Captured(self._follow_and_act, generators, lambda: self._behind, rank=RANK),
+                False: Captured(self._act, generators, rank=RANK),
             }
 
     @property

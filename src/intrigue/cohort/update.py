@@ -40,6 +40,9 @@ NOTED = (
     "losses/intrinsic",
 )
 PART = "intrinsic/part/"
+# Of work that could run at the same time a GPU takes first what has the lower number: what the critic waits for.
+RANK = -1
+RANKS = {"score": RANK, "values": RANK, "actions": 0, "bonus": 0}
 
 
 @final
@@ -83,12 +86,14 @@ class Update:
         # In float64 sums of float32 are exact, so that means do not hang on when somebody looked in between.
         self._sums = torch.zeros(len(parts), len(self._names), dtype=torch.float64, device=device)
         self._judge = fuse_kernels(self._plain_judge) if fuse else self._plain_judge
-        self._ahead = fuse_kernels(self._plain_ahead) if fuse else self._plain_ahead
+        self._prepare = fuse_kernels(self._plain_prepare) if fuse else self._plain_prepare
+        self._rows = fuse_kernels(self._plain_rows) if fuse else self._plain_rows
+        self._next_value = fuse_kernels(self._plain_next_value) if fuse else self._plain_next_value
         self._note = fuse_kernels(self._plain_note) if fuse else self._plain_note
-        self._aside = torch.cuda.Stream(device) if captured else None
+        self._branches = {name: torch.cuda.Stream(device, rank) if captured else None for name, rank in RANKS.items()}
         lanes = (self._draws, self._noise, self._bonus_draws)
         generators = [each for lane in lanes for each in lane.generators]
-        self._captured = Captured(self._once, generators, self._changes) if captured else None
+        self._captured = Captured(self._once, generators, self._changes, rank=RANK) if captured else None
         self.count = 0
         """Updates since the last look."""
 
@@ -111,47 +116,75 @@ class Update:
         return [{**dict(zip(self._names, row, strict=True)), **weight} for row in table]
 
     def _once(self) -> None:
-        """What nothing waits for runs in a stream of its own: first the bonus is scored there, then it learns."""
+        """Branches that wait for nothing of each other run beside each other:
+
+        draw ─┬─ score ─────────────┬───────────────► the bonus's models step
+              ├─ gradients of those │models ──────────┘
+              ├─ values ────────────┼─► critic steps ─┬─► actor steps
+              ├─ values of what follows               │
+              └─ actions that the actor proposes ─────┘
+        """
         with torch.no_grad(), exact_float32():
             batch, extras = self._shelves.draw(self._shelves.chances(self._draws))
-        with Beside(self._aside) as judged:
-            with torch.no_grad(), exact_float32():
-                prepared, raw, parts, mixed = self._judge(batch)
-            judged.mark()
-            loss = self._learn_bonus(prepared, parts, mixed.scale)
-            noted = self._note(raw, mixed, loss, parts)
+            prepared = self._prepare(batch)
+        with Beside(self._branches["score"]) as scoring, torch.no_grad(), exact_float32():
+            raw, parts, mixed = self._judge(batch, prepared)
+        with torch.no_grad():
+            rows = self._rows(batch, extras)
+        with Beside(self._branches["values"]) as valuing:
+            values = self._critic.begin(rows.obs, rows.skill, rows.action)
         noise = self._agents.call(_noise_like, batch.action.flatten(1, 2).to(batch.obs.dtype), self._noise)
+        with Beside(self._branches["bonus"]) as learning:
+            valuing.wait()  # for no number of it: not to take the GPU from what the critic waits for
+            loss = self._learn_bonus(prepared, parts, mixed.scale, scoring)
+            noted = self._note(raw, mixed, loss, parts)
+        with Beside(self._branches["actions"]) as proposing:
+            valuing.wait()
+            proposed = self._actor.begin(rows.obs, rows.skill, noise[:, 1])
         with torch.no_grad(), fast_float32():
-            rows, value = self._ahead(batch, extras, noise[:, 0])
-        values = self._critic.begin(rows.obs, rows.skill, rows.action)
-        proposed = self._actor.begin(rows.obs, rows.skill, noise[:, 1])
-        judged.wait()
+            value = self._next_value(rows, noise[:, 0])
+        scoring.wait()
+        valuing.wait()
         first = self._critic(values, mixed.reward.flatten(1), rows.discount, value, rows.counts)
+        proposing.wait()
         second = self._actor(proposed, rows.obs, rows.skill, rows.counts)
         with torch.no_grad():
-            judged.wait_for_all()
+            learning.wait()
             self._sums.add_(torch.cat([noted, first, second], -1))
 
-    def _plain_judge(self, batch: Transitions) -> tuple[Prepared | None, Tensor, Parts, Mixed]:
-        """What a draw is worth. Rewards are mixed before the bonus learns: neither looks at the other."""
-        prepared, raw, parts = None, torch.zeros_like(batch.reward), {}
-        if not self._idle:
-            prepared, raw, parts = self._curiosities.call("scored", batch)
-        mixed: Mixed = self._curiosities.call("mixed", batch, raw, self._coefficient)
-        return prepared, raw, parts, mixed
+    def _plain_prepare(self, batch: Transitions) -> Prepared | None:
+        """What is drawn as the bonus sees it."""
+        return None if self._idle else self._curiosities.call("encoded", batch)
 
-    def _plain_ahead(self, batch: Transitions, extras: Extras, noise: Tensor) -> tuple[Rows, Tensor]:
-        """The rows that DDPG learns from, with the task's rewards, and the value of what follows each."""
+    def _plain_rows(self, batch: Transitions, extras: Extras) -> Rows:
+        """And as DDPG learns from it, with the task's rewards."""
         rows: Rows = self._agents.call("rows", batch, batch.reward, extras)
-        value: Tensor = self._agents.call("next_value", rows.next_obs, rows.skill, noise)
-        return rows, value
+        return rows
 
-    def _learn_bonus(self, prepared: Prepared | None, parts: Parts, like: Tensor) -> Tensor:
-        """The loss (S,) of the bonus's models, which move down it; zeros `like` these where there are none."""
-        loss = torch.zeros_like(like) if self._bonus is None else self._bonus(prepared, self._bonus_draws)
+    def _plain_judge(self, batch: Transitions, prepared: Prepared | None) -> tuple[Tensor, Parts, Mixed]:
+        """What a draw is worth. Rewards are mixed before the bonus learns: neither looks at the other."""
+        raw, parts = torch.zeros_like(batch.reward), {}
+        if prepared is not None:
+            raw, parts = self._curiosities.call("bonus", prepared)
+        mixed: Mixed = self._curiosities.call("mixed", batch, raw, self._coefficient)
+        return raw, parts, mixed
+
+    def _plain_next_value(self, rows: Rows, noise: Tensor) -> Tensor:
+        value: Tensor = self._agents.call("next_value", rows.next_obs, rows.skill, noise)
+        return value
+
+    def _learn_bonus(self, prepared: Prepared | None, parts: Parts, like: Tensor, scoring: Beside) -> Tensor:
+        """The loss (S,) of the bonus's models, which move down it; zeros `like` these where there are none.
+
+        They are read by the score, and so must not move before it is there.
+        """
+        slope = None if self._bonus is None else self._bonus.slope(prepared, self._bonus_draws)
+        scoring.wait()
+        if self._bonus is not None and slope is not None:
+            self._bonus.step(slope[0])
         if not self._idle:
             self._curiosities.call(_observe, prepared, parts)
-        return loss
+        return torch.zeros_like(like) if slope is None else slope[1]
 
     @torch.no_grad()
     def _plain_note(self, raw: Tensor, mixed: Mixed, loss: Tensor, parts: Parts) -> Tensor:

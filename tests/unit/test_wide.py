@@ -1,0 +1,79 @@
+"""Wide layers: bfloat16's factors and float32's sums, whatever the width, alone and for several seeds at once."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from intrigue.cohort.stack import stack_modules
+from intrigue.precision import exact_float32, fast_float32, use_products
+from intrigue.wide import PRODUCT, wide_linear
+
+
+@pytest.fixture
+def bfloat16():
+    """On a CPU too, as if it were a GPU."""
+    use_products("bfloat16", ("cpu",))
+    yield
+    use_products("float32")
+
+
+def rounded(tensor):
+    return tensor.detach().bfloat16().double()
+
+
+def layer_and_rows(width, *lead):
+    torch.manual_seed(3)
+    return nn.Linear(width, 5), torch.randn(*lead, width, requires_grad=True)
+
+
+@pytest.mark.parametrize("width", [8, 13, 1])
+@pytest.mark.parametrize("lead", [(6,), (1, 6), (2, 3)])
+def test_the_layer_and_its_gradients(bfloat16, width, lead):
+    layer, rows = layer_and_rows(width, *lead)
+    up = torch.randn(*lead, 5)
+    with fast_float32():
+        out = wide_linear(layer, rows)
+        out.backward(up)
+    x, w, g = rounded(rows), rounded(layer.weight), rounded(up)
+    assert out.dtype == torch.float32
+    torch.testing.assert_close(out.detach().double(), x @ w.T + layer.bias.detach().double(), rtol=1e-2, atol=1e-2)
+    assert rows.grad is not None and layer.weight.grad is not None and layer.bias.grad is not None
+    torch.testing.assert_close(rows.grad.double(), g @ w, rtol=1e-2, atol=1e-2)
+    flat = g.flatten(0, -2).T @ x.flatten(0, -2)
+    torch.testing.assert_close(layer.weight.grad.double(), flat, rtol=1e-2, atol=1e-2)
+    # The bias is none of the product: its gradient is not rounded.
+    torch.testing.assert_close(layer.bias.grad, up.flatten(0, -2).sum(0))
+
+
+def test_factors_are_rounded_and_the_bias_is_not(bfloat16):
+    layer = nn.Linear(2, 1)
+    with torch.no_grad():
+        layer.weight.copy_(torch.tensor([[1.0, 0.0]]))
+        layer.bias.fill_(1 + 2**-20)
+    rows = torch.tensor([[257.0, 3.0]])  # eight bits of mantissa, one more than bfloat16 has
+    with fast_float32():
+        assert wide_linear(layer, rows).item() == torch.tensor(256 + 1 + 2**-20).item()
+        with exact_float32():
+            assert wide_linear(layer, rows).item() == layer(rows).item()
+    assert wide_linear(layer, rows).item() == layer(rows).item()
+
+
+@pytest.mark.parametrize("width", [8, 13])
+def test_seeds_together_are_each_alone_and_their_gradients_lie_as_the_weights_do(bfloat16, width):
+    layers = [layer_and_rows(width)[0] for _ in range(3)]
+    rows = torch.randn(3, 6, width)
+    with fast_float32():
+        alone = torch.stack([wide_linear(layer, x) for layer, x in zip(layers, rows, strict=True)])
+        stacked = stack_modules(layers)
+        together = stacked.call(wide_linear, rows)
+        torch.testing.assert_close(together, alone)
+        gradient, _ = torch.autograd.grad(together.square().sum(), [*stacked.leaves.values()])
+    assert gradient.is_contiguous()
+
+
+def test_gradients_of_the_product_alone():
+    x = torch.randn(2, 4, 8, dtype=torch.float64, requires_grad=True)
+    weight = torch.randn(2, 3, 8, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(PRODUCT, (x, weight))
