@@ -61,7 +61,8 @@ def fuse_kernels(function: Function) -> Function:
     # Kernels chosen by timing them would differ from start to start, and with them the last bits of a run's numbers.
     if hasattr(inductor, "deterministic"):  # torch 2.10 and later
         inductor.deterministic = True
-    return cast("Function", torch.compile(function))
+    # Every shape for itself: having seen two, torch would compile for all of them, and maps over seeds fail at that.
+    return cast("Function", torch.compile(function, dynamic=False))
 
 
 def captures(mode: Mode, device: torch.device) -> bool:

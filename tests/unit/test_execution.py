@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -77,7 +78,12 @@ def close(first: dict, second: dict, tolerance: float) -> None:
 def test_compiled_and_plain_agree_after_one_iteration(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ours is what can be traced and differentiated so; the C++ made of it is torch's own and takes long (slow)."""
     compiler, backends = torch.compile, []
-    monkeypatch.setattr(torch, "compile", lambda loss: backends.append(backend) or compiler(loss, backend=backend))
+
+    def compile_with(loss: Any, **how: Any) -> Any:
+        backends.append(backend)
+        return compiler(loss, backend=backend, **how)
+
+    monkeypatch.setattr(torch, "compile", compile_with)
     plain, compiled = (trained(mode, VECTOR, "nnm", "cpu") for mode in ("plain", "compile"))
     assert len(backends) == 2, "the agent's loss and the reward's"
     close(plain[0], compiled[0], CPU_TOLERANCE)
