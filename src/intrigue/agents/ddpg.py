@@ -274,7 +274,17 @@ class DDPG(ReplayAgent):
     @torch.no_grad()
     def next_value(self, next_obs: Tensor, skill: Tensor, noise: Tensor) -> Tensor:
         """The smaller value (B,) of what the actor would do next, by the target."""
-        values: Tensor = self.target(next_obs, skill, self._noisy(self.actor(next_obs, skill), noise))
+        return self.target_value(next_obs, skill, self.next_action(next_obs, skill, noise))
+
+    @torch.no_grad()
+    def next_action(self, next_obs: Tensor, skill: Tensor, noise: Tensor) -> Tensor:
+        """What the actor would do next, (B, A)."""
+        return self._noisy(self.actor(next_obs, skill), noise)
+
+    @torch.no_grad()
+    def target_value(self, obs: Tensor, skill: Tensor, action: Tensor) -> Tensor:
+        """The target's smaller value (B,) of these actions."""
+        values: Tensor = self.target(obs, skill, action)
         return values.amin(0)
 
     def value_loss(

@@ -61,7 +61,7 @@ class Descent:
             self._adam.optimizer.zero_grad(set_to_none=True)
             losses, noted = self._losses(*inputs)
             torch.autograd.backward([losses], [self._ones], inputs=self._leaves)
-        return losses, noted.detach()
+        return losses, noted
 
     def step(self, losses: Tensor) -> None:
         """Down the slope that was found last."""
@@ -70,7 +70,8 @@ class Descent:
 
     def _plain_losses(self, *inputs: Any) -> tuple[Tensor, Tensor]:
         losses, noted = self._stacked.call(self._loss_of, *inputs)
-        return losses, noted
+        # Here, so that a compiled gradient does not ask for one of it; and a copy, for it may be the loss itself.
+        return losses, noted.detach().clone()
 
     def _plain_ahead(self, *inputs: Any) -> Any:
         return self._stacked.call(self._name_ahead, *inputs)

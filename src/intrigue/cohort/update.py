@@ -42,7 +42,7 @@ NOTED = (
 PART = "intrinsic/part/"
 # Of work that could run at the same time a GPU takes first what has the lower number: what the critic waits for.
 RANK = -1
-RANKS = {"score": RANK, "values": RANK, "actions": 0, "bonus": 0}
+RANKS = {"score": RANK, "values": RANK, "actions": RANK, "bonus": 0}
 
 
 @final
@@ -73,7 +73,9 @@ class Update:
         self._critic = Descent(agents, DDPG.value_loss, criticism, ddpg.REFUSAL, compiled=compiled, ahead="values")
         self._critic.follow(self._slow, fast, agent.cfg.target_rate)
         self._actor = Descent(agents, DDPG.proposal_loss, action, ddpg.REFUSAL, compiled=compiled, ahead="proposed")
-        some = torch.zeros(len(parts), 2, agent.plan.batch, dtype=torch.float64, device=device)
+        size, width = agent.plan.batch, len(agent.middle)
+        self._actions_like = torch.zeros(len(parts), size, width, dtype=agent.middle.dtype, device=device)
+        some = torch.zeros(len(parts), 2, size, dtype=torch.float64, device=device)
         names, draws = self._looked_at(some)
         learners = [each.curiosity.learner.step for each in parts]
         self._bonus = None
@@ -88,6 +90,7 @@ class Update:
         self._judge = fuse_kernels(self._plain_judge) if fuse else self._plain_judge
         self._prepare = fuse_kernels(self._plain_prepare) if fuse else self._plain_prepare
         self._rows = fuse_kernels(self._plain_rows) if fuse else self._plain_rows
+        self._next_action = fuse_kernels(self._plain_next_action) if fuse else self._plain_next_action
         self._next_value = fuse_kernels(self._plain_next_value) if fuse else self._plain_next_value
         self._note = fuse_kernels(self._plain_note) if fuse else self._plain_note
         self._branches = {name: torch.cuda.Stream(device, rank) if captured else None for name, rank in RANKS.items()}
@@ -118,33 +121,37 @@ class Update:
     def _once(self) -> None:
         """Branches that wait for nothing of each other run beside each other:
 
-        draw ─┬─ score ─────────────┬───────────────► the bonus's models step
-              ├─ gradients of those │models ──────────┘
-              ├─ values ────────────┼─► critic steps ─┬─► actor steps
-              ├─ values of what follows               │
-              └─ actions that the actor proposes ─────┘
+        draw ─┬─ score ─────────────────────┬─► critic steps ─┬─► actor steps
+              ├─ next actions ─┬─ their values ┤              │
+              │                ├─ values ──────┘              │
+              │                └─ gradients of the bonus's models, which step once there is a score
+              └─ actions that the actor proposes ─────────────┘
+
+        Some begin later than they could: what the critic waits for longest shall have the GPU to itself.
         """
+        with Beside(self._branches["actions"]) as drawing:
+            noise = self._agents.call(_noise_like, self._actions_like, self._noise)
         with torch.no_grad(), exact_float32():
             batch, extras = self._shelves.draw(self._shelves.chances(self._draws))
             prepared = self._prepare(batch)
         with Beside(self._branches["score"]) as scoring, torch.no_grad(), exact_float32():
             raw, parts, mixed = self._judge(batch, prepared)
-        with torch.no_grad():
-            rows = self._rows(batch, extras)
+        drawing.wait()
+        with torch.no_grad(), fast_float32():
+            next_action = self._next_action(batch, extras, noise[:, 0])
         with Beside(self._branches["values"]) as valuing:
+            with torch.no_grad():
+                rows = self._rows(batch, extras)
             values = self._critic.begin(rows.obs, rows.skill, rows.action)
-        noise = self._agents.call(_noise_like, batch.action.flatten(1, 2).to(batch.obs.dtype), self._noise)
         with Beside(self._branches["bonus"]) as learning:
-            valuing.wait()  # for no number of it: not to take the GPU from what the critic waits for
             loss = self._learn_bonus(prepared, parts, mixed.scale, scoring)
             noted = self._note(raw, mixed, loss, parts)
-        with Beside(self._branches["actions"]) as proposing:
-            valuing.wait()
-            proposed = self._actor.begin(rows.obs, rows.skill, noise[:, 1])
         with torch.no_grad(), fast_float32():
-            value = self._next_value(rows, noise[:, 0])
+            value = self._next_value(batch, extras, next_action)
         scoring.wait()
         valuing.wait()
+        with Beside(self._branches["actions"]) as proposing:
+            proposed = self._actor.begin(rows.obs, rows.skill, noise[:, 1])
         first = self._critic(values, mixed.reward.flatten(1), rows.discount, value, rows.counts)
         proposing.wait()
         second = self._actor(proposed, rows.obs, rows.skill, rows.counts)
@@ -169,8 +176,14 @@ class Update:
         mixed: Mixed = self._curiosities.call("mixed", batch, raw, self._coefficient)
         return raw, parts, mixed
 
-    def _plain_next_value(self, rows: Rows, noise: Tensor) -> Tensor:
-        value: Tensor = self._agents.call("next_value", rows.next_obs, rows.skill, noise)
+    def _plain_next_action(self, batch: Transitions, extras: Extras, noise: Tensor) -> Tensor:
+        rows = self._plain_rows(batch, extras)  # compiled, only what is read of them is computed
+        action: Tensor = self._agents.call("next_action", rows.next_obs, rows.skill, noise)
+        return action
+
+    def _plain_next_value(self, batch: Transitions, extras: Extras, action: Tensor) -> Tensor:
+        rows = self._plain_rows(batch, extras)
+        value: Tensor = self._agents.call("target_value", rows.next_obs, rows.skill, action)
         return value
 
     def _learn_bonus(self, prepared: Prepared | None, parts: Parts, like: Tensor, scoring: Beside) -> Tensor:
