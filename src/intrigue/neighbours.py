@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from intrigue.approximate import approximate_rows
+from intrigue.expansion import expanded
 from intrigue.smallest import smallest
 
 # 2^24 float32 distances = 64 MiB at a time.
@@ -114,7 +115,7 @@ def _picked(
     for start in range(0, query.shape[0], size):
         part = query[start : start + size]
         # ‖q‖² is the same for every candidate of a row, so it cannot change their order.
-        distance = torch.addmm(norms, part, memory.mT, alpha=-2)  # (b, M)
+        distance = expanded(part, memory, norms)  # (b, M)
         if own != "no":
             # Rounding could put a close other row before the row itself; -inf keeps the row first.
             distance[:, start:].diagonal().fill_(torch.inf if own == "skip" else -torch.inf)

@@ -39,7 +39,7 @@ class PlainDynamics(nn.Module):
         """Mean forward error plus mean inverse error, a scalar."""
         joined, pair = torch.cat([here, action], -1), torch.cat([here, there], -1)
         ahead = wide_linear(self.ahead[2], wide_linear(self.ahead[0], joined).relu())
-        guess = self.back[2](wide_linear(self.back[0], pair).relu())
+        guess = wide_linear(self.back[2], wide_linear(self.back[0], pair).relu())
         return _mean_norm(there - ahead) + self._inverse_error(guess, action)
 
     def _inverse_error(self, guess: Tensor, action: Tensor) -> Tensor:

@@ -76,6 +76,13 @@ def fast_float32() -> Iterator[None]:
             _NOW.learning = outside
 
 
+@contextlib.contextmanager
+def tensor_float32() -> Iterator[None]:
+    """Products of float32 in TensorFloat-32, where the GPU has it: of numbers that have no more bits."""
+    with _tf32(True):
+        yield
+
+
 def tf32_allowed() -> bool:
     """Whether products of float32 are in TensorFloat-32 now, where the GPU has it."""
     return _NOW.learning

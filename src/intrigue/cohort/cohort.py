@@ -92,6 +92,7 @@ class Cohort:
         self._owed = 0
         count = self._update.count
         totals = self._update.take()
+        self._explorers.settle()
         step = self.step_count
         for row, (part, stage) in enumerate(zip(self.parts, self._stages, strict=True)):
             stage.flush()

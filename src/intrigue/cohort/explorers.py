@@ -15,16 +15,15 @@ from typing import final
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from intrigue.cohort.lanes import Lanes
+from intrigue.cohort.dice import Dice
 from intrigue.cohort.stack import Stacked
 from intrigue.execution import Captured, fuse_kernels
-from intrigue.rng import Rng, normal
 from intrigue.spaces import Array
 from intrigue.training.replay import ReplayParts
 
-RANK = -2  # a GPU begins these before whatever an update has waiting: environments stand still until they are there
+RANK = -3  # a GPU begins these before whatever an update has waiting: environments stand still until they are there
 
 
 @final
@@ -38,7 +37,6 @@ class Explorers:
         tensors = agents.tensors()
         self._behind = [each for name, each in tensors.items() if name.startswith("behaviour.")]
         self._ahead = [each for name, each in tensors.items() if name.startswith("actor.")]
-        self._lanes = Lanes([each.streams["act"] for each in parts])
         pool = parts[0].collector.pool
         shape = (len(parts), pool.num_envs)
         cuda = device.type == "cuda"
@@ -46,6 +44,7 @@ class Explorers:
         self._seen_here = torch.zeros(*shape, *seen.shape, dtype=_dtype(seen.dtype), pin_memory=cuda)
         self._done_here = torch.zeros(*shape, *done.shape, dtype=_dtype(done.dtype), pin_memory=cuda)
         self._seen, self._done = self._seen_here.to(device), self._done_here.to(device)
+        self._noise = Dice([each.streams["act"] for each in parts], self._done.shape[1:], "normal")
         self._skill = torch.zeros(*shape, 0, device=device)
         self.obs: Array = self._seen_here.numpy()
         """What is acted on, (S, N, *obs); to be written before a call."""
@@ -53,10 +52,10 @@ class Explorers:
         self._explored = fuse_kernels(self._plain_explored) if compiled else self._plain_explored
         self._rounds = {True: self._follow_and_act, False: self._act}
         if captured:
-            generators = self._lanes.generators
+            drawn = self._noise.registered
             self._rounds = {
-                True: Captured(self._follow_and_act, generators, lambda: self._behind, rank=RANK),
-                False: Captured(self._act, generators, rank=RANK),
+                True: Captured(self._follow_and_act, drawn, lambda: (*self._behind, *self._noise.changes()), rank=RANK),
+                False: Captured(self._act, drawn, self._noise.changes, rank=RANK),
             }
 
     @property
@@ -66,6 +65,7 @@ class Explorers:
 
     def __call__(self, ready: torch.cuda.Event | None, *, follow: bool) -> Array:
         """The actions for `obs`, valid until the next call."""
+        self._noise.take_up()
         if self._stream is None:
             self._rounds[follow]()
             return self._done_here.numpy()
@@ -75,6 +75,10 @@ class Explorers:
             self._rounds[follow]()
         self._stream.synchronize()
         return self._done_here.numpy()
+
+    def settle(self) -> None:
+        """Let the seeds' generators stand where they would if they had drawn the noise themselves."""
+        self._noise.put_down()
 
     @torch.no_grad()
     def follow(self) -> None:
@@ -88,18 +92,12 @@ class Explorers:
     @torch.no_grad()
     def _act(self) -> None:
         self._seen.copy_(self._seen_here, non_blocking=True)
-        drawn = self._agents.call(_normal, self._done.to(self._seen.dtype), self._lanes)
-        self._done.copy_(self._explored(drawn))
+        self._done.copy_(self._explored(self._noise.roll()))
         self._done_here.copy_(self._done, non_blocking=True)
 
     def _plain_explored(self, drawn: Tensor) -> Tensor:
         actions: Tensor = self._agents.call("explored", self._seen, self._skill, drawn)
         return actions
-
-
-def _normal(agent: nn.Module, like: Tensor, rng: Rng) -> Tensor:
-    del agent
-    return normal(like.shape, rng, like.dtype)
 
 
 def _dtype(kind: np.dtype[np.generic]) -> torch.dtype:

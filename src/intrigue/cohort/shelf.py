@@ -16,7 +16,6 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from intrigue.cohort.lanes import Lanes
 from intrigue.cohort.stack import stack_modules
 from intrigue.execution import fuse_kernels
 from intrigue.replay.draws import EpisodeTable, draw_windows
@@ -24,7 +23,6 @@ from intrigue.replay.memory import Replay
 from intrigue.replay.rows import Layout, Rows
 from intrigue.replay.windows import as_tuples
 from intrigue.replay.words import WordRows, fits
-from intrigue.rng import Rng, uniform
 from intrigue.types import Extras, Transitions
 
 
@@ -43,14 +41,12 @@ class Shelves:
         self._rows: Rows = (_SideBySideWords if fused else _SideBySide)(packed, layout, plan.batch)
         self._fetched = fuse_kernels(self._plain_fetched) if fused else self._plain_fetched
 
-    def chances(self, lanes: Lanes) -> Tensor:
-        """What decides one draw of each seed."""
-        drawn: Tensor = self._stacked.call("chances", lanes)
-        return drawn
-
     @torch.no_grad()
     def draw(self, chance: Tensor) -> tuple[Transitions, Extras]:
-        """A batch (S, 1, B, ...) for one update, and the discount of what follows each tuple."""
+        """A batch (S, 1, B, ...) for one update, and the discount of what follows each tuple.
+
+        `chance` (S, 2, B), in [0, 1), decides which.
+        """
         return self._fetched(chance)
 
     def _plain_fetched(self, chance: Tensor) -> tuple[Transitions, Extras]:
@@ -84,10 +80,6 @@ class _Shelf(nn.Module):
         self._span = keep.span
         for name, tensor in {"packed": keep.ring.packed, "grid": keep.grid, **replay.episodes.table._asdict()}.items():
             self.register_buffer(name, tensor, persistent=False)
-
-    def chances(self, rng: Rng) -> Tensor:
-        """What decides one draw."""
-        return uniform((2, self._plan.batch), rng, torch.float64)
 
     def starts(self, chance: Tensor) -> Tensor:
         """The rows (B,) in which windows begin."""

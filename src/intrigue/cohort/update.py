@@ -20,6 +20,7 @@ from intrigue.agents import ddpg
 from intrigue.agents.ddpg import DDPG, Rows
 from intrigue.beside import Beside
 from intrigue.cohort.descent import Descent
+from intrigue.cohort.dice import Dice
 from intrigue.cohort.lanes import Lanes
 from intrigue.cohort.shelf import Shelves
 from intrigue.cohort.stack import Stacked, stack_modules
@@ -27,7 +28,7 @@ from intrigue.curiosity import Curiosity, Mixed
 from intrigue.execution import Captured, fuse_kernels
 from intrigue.learner import REFUSAL
 from intrigue.precision import exact_float32, fast_float32
-from intrigue.rng import Rng, normal
+from intrigue.rng import Rng
 from intrigue.training.replay import ReplayParts
 from intrigue.types import Extras, Parts, Prepared, Transitions
 
@@ -42,7 +43,7 @@ NOTED = (
 PART = "intrinsic/part/"
 # Of work that could run at the same time a GPU takes first what has the lower number: what the critic waits for.
 RANK = -1
-RANKS = {"score": RANK, "values": RANK, "actions": RANK, "bonus": 0}
+RANKS = {"score": RANK - 1, "values": RANK, "actions": 0, "bonus": 0}
 
 
 @final
@@ -62,8 +63,9 @@ class Update:
         # On a CPU there is little to gain from fusing the draw, and much to wait for.
         fuse = compiled and device.type == "cuda"
         self._shelves = Shelves([each.collector.replay for each in parts], compiled=fuse)
-        self._draws = Lanes([each.collector.replay.rng for each in parts])
-        self._noise = Lanes([each.streams["update"] for each in parts])
+        size, width = agent.plan.batch, len(agent.middle)
+        self._chance = Dice([each.collector.replay.rng for each in parts], (2, size), "uniform")
+        self._noise = Dice([each.streams["update"] for each in parts], (2, size, width), "normal")
         self._bonus_draws = Lanes([each.curiosity.streams["reward"] for each in parts])
         self._slow, fast = (_named(agents, name) for name in ("target.", "critic."))
         solos = [each.agent for each in parts if isinstance(each.agent, DDPG)]
@@ -73,8 +75,6 @@ class Update:
         self._critic = Descent(agents, DDPG.value_loss, criticism, ddpg.REFUSAL, compiled=compiled, ahead="values")
         self._critic.follow(self._slow, fast, agent.cfg.target_rate)
         self._actor = Descent(agents, DDPG.proposal_loss, action, ddpg.REFUSAL, compiled=compiled, ahead="proposed")
-        size, width = agent.plan.batch, len(agent.middle)
-        self._actions_like = torch.zeros(len(parts), size, width, dtype=agent.middle.dtype, device=device)
         some = torch.zeros(len(parts), 2, size, dtype=torch.float64, device=device)
         names, draws = self._looked_at(some)
         learners = [each.curiosity.learner.step for each in parts]
@@ -94,14 +94,15 @@ class Update:
         self._next_value = fuse_kernels(self._plain_next_value) if fuse else self._plain_next_value
         self._note = fuse_kernels(self._plain_note) if fuse else self._plain_note
         self._branches = {name: torch.cuda.Stream(device, rank) if captured else None for name, rank in RANKS.items()}
-        lanes = (self._draws, self._noise, self._bonus_draws)
-        generators = [each for lane in lanes for each in lane.generators]
+        generators = [*self._chance.registered, *self._noise.registered, *self._bonus_draws.generators]
         self._captured = Captured(self._once, generators, self._changes, rank=RANK) if captured else None
         self.count = 0
         """Updates since the last look."""
 
     def __call__(self) -> None:
         """One update; returns before a GPU is done with it."""
+        for each in self._dice:
+            each.take_up()
         if self._captured is not None:
             self._captured()
         else:
@@ -112,6 +113,8 @@ class Update:
         """What each seed's updates since the last look gave, summed. Waits for the device."""
         for each in self._descents():
             each.check(self._seeds)
+        for dice in self._dice:
+            dice.put_down()
         table = self._sums.tolist()
         self._sums.zero_()
         count, self.count = self.count, 0
@@ -121,37 +124,36 @@ class Update:
     def _once(self) -> None:
         """Branches that wait for nothing of each other run beside each other:
 
-        draw ─┬─ score ─────────────────────┬─► critic steps ─┬─► actor steps
-              ├─ next actions ─┬─ their values ┤              │
-              │                ├─ values ──────┘              │
-              │                └─ gradients of the bonus's models, which step once there is a score
-              └─ actions that the actor proposes ─────────────┘
+        draw ─┬─ score ──────────────────────────────────────┬─► critic steps ─┬─► actor steps
+              └─ next actions ─┬─ their values ──────────────┤                 │
+                               ├─ values ────────────────────┘                 │
+                               ├─ actions that the actor proposes ─────────────┘
+                               └─ gradients of the bonus's models, which step once there is a score
 
-        Some begin later than they could: what the critic waits for longest shall have the GPU to itself.
+        Most begin later than they could: what the critic waits for longest shall have the GPU to itself.
         """
         with Beside(self._branches["actions"]) as drawing:
-            noise = self._agents.call(_noise_like, self._actions_like, self._noise)
+            noise = self._noise.roll()
         with torch.no_grad(), exact_float32():
-            batch, extras = self._shelves.draw(self._shelves.chances(self._draws))
+            batch, extras = self._shelves.draw(self._chance.roll())
             prepared = self._prepare(batch)
         with Beside(self._branches["score"]) as scoring, torch.no_grad(), exact_float32():
             raw, parts, mixed = self._judge(batch, prepared)
         drawing.wait()
         with torch.no_grad(), fast_float32():
             next_action = self._next_action(batch, extras, noise[:, 0])
+            rows = self._rows(batch, extras)
         with Beside(self._branches["values"]) as valuing:
-            with torch.no_grad():
-                rows = self._rows(batch, extras)
             values = self._critic.begin(rows.obs, rows.skill, rows.action)
+        with Beside(self._branches["actions"]) as proposing:
+            proposed = self._actor.begin(rows.obs, rows.skill, noise[:, 1])
         with Beside(self._branches["bonus"]) as learning:
             loss = self._learn_bonus(prepared, parts, mixed.scale, scoring)
             noted = self._note(raw, mixed, loss, parts)
         with torch.no_grad(), fast_float32():
-            value = self._next_value(batch, extras, next_action)
+            value = self._next_value(rows, next_action)
         scoring.wait()
         valuing.wait()
-        with Beside(self._branches["actions"]) as proposing:
-            proposed = self._actor.begin(rows.obs, rows.skill, noise[:, 1])
         first = self._critic(values, mixed.reward.flatten(1), rows.discount, value, rows.counts)
         proposing.wait()
         second = self._actor(proposed, rows.obs, rows.skill, rows.counts)
@@ -181,8 +183,7 @@ class Update:
         action: Tensor = self._agents.call("next_action", rows.next_obs, rows.skill, noise)
         return action
 
-    def _plain_next_value(self, batch: Transitions, extras: Extras, action: Tensor) -> Tensor:
-        rows = self._plain_rows(batch, extras)
+    def _plain_next_value(self, rows: Rows, action: Tensor) -> Tensor:
         value: Tensor = self._agents.call("target_value", rows.next_obs, rows.skill, action)
         return value
 
@@ -221,11 +222,17 @@ class Update:
         self._curiosities.call(_bonus_loss, prepared, Lanes(scratch))
         return list(parts), not torch.equal(before, scratch[0].get_state())
 
+    @property
+    def _dice(self) -> tuple[Dice, Dice]:
+        return self._chance, self._noise
+
     def _descents(self) -> list[Descent]:
         return [each for each in (self._bonus, self._critic, self._actor) if each is not None]
 
     def _changes(self) -> Iterator[Tensor]:
         yield self._sums
+        for dice in self._dice:
+            yield from dice.changes()
         yield from self._slow
         yield from self._curiosities.fixed.values()
         for each in self._descents():
@@ -246,8 +253,3 @@ def _observe(curiosity: Curiosity, batch: Prepared, parts: Parts) -> Tensor:
     with exact_float32():
         curiosity.reward.observe(batch, parts)
     return batch.reward  # a computation for all seeds must give something
-
-
-def _noise_like(agent: DDPG, action: Tensor, rng: Rng) -> Tensor:
-    del agent
-    return normal((2, *action.shape), rng, action.dtype)

@@ -1,0 +1,29 @@
+"""Run as a script: the kernel of `intrigue::expanded` on a CPU, through Triton's interpreter.
+
+    python expansion_interpreted.py GIVEN FOUND    {name: (query, memory, norms)} in, {name: what is found} out
+
+A process of its own, because Triton decides at import whether it interprets.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+os.environ["TRITON_INTERPRET"] = "1"
+
+import torch
+
+from intrigue import expansion
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    expansion.LEAST = 1
+    given = torch.load(sys.argv[1])
+    assert all(expansion.takes_kernel(query, memory) for query, memory, _ in given.values())
+    torch.save({name: expansion.expanded(*each) for name, each in given.items()}, sys.argv[2])
+
+
+if __name__ == "__main__":
+    main()
