@@ -48,7 +48,8 @@ def _expanded(query: Tensor, memory: Tensor, norms: Tensor) -> Tensor:
     from intrigue import expansion_kernel  # Triton is optional, and slow to import.
 
     with torch.cuda.device_of(query), tensor_float32():  # Triton launches where torch is at the moment.
-        return expansion_kernel.split(query, None) @ expansion_kernel.split(memory, norms).mT
+        asking, asked = expansion_kernel.split(query, memory, norms)
+        return asking @ asked.mT
 
 
 def _fake_expanded(query: Tensor, memory: Tensor, norms: Tensor) -> Tensor:

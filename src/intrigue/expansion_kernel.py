@@ -39,46 +39,57 @@ def _left(x, rounded):
 
 
 @triton.jit
-def _split(x, norms, out, D: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr, QUERY: tl.constexpr):
-    """One program per row of D numbers. BLOCK: the next power of two."""
+def _split(
+    x, norms, asking, asked, D: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr,
+    QUERY: tl.constexpr, MEMORY: tl.constexpr,
+):  # fmt: skip
+    """One program per row of D numbers, as a query, as a memory, or as both. BLOCK: the next power of two."""
     row = tl.program_id(0).to(tl.int64)
     lane = tl.arange(0, BLOCK)
     there = lane < D
     whole = tl.load(x + row * D + lane, mask=there, other=0.0)
     high = _rounded(whole)
     low = _rounded(_left(whole, high))
-    place = out + row * WIDTH + lane
     tail = tl.arange(0, SPARE_LANES)
+    spare = 3 * D + tail < WIDTH
     if QUERY:
-        high, low = -2.0 * high, -2.0 * low
-        tl.store(place, high, mask=there)
-        tl.store(place + D, high, mask=there)
-        tl.store(place + 2 * D, low, mask=there)
-        last = tl.where(tail < 3, 1.0, 0.0)
-    else:
-        tl.store(place, high, mask=there)
-        tl.store(place + D, low, mask=there)
-        tl.store(place + 2 * D, high, mask=there)
+        place = asking + row * WIDTH
+        tl.store(place + lane, -2.0 * high, mask=there)
+        tl.store(place + D + lane, -2.0 * high, mask=there)
+        tl.store(place + 2 * D + lane, -2.0 * low, mask=there)
+        tl.store(place + 3 * D + tail, tl.where(tail < 3, 1.0, 0.0), mask=spare)
+    if MEMORY:
+        place = asked + row * WIDTH
+        tl.store(place + lane, high, mask=there)
+        tl.store(place + D + lane, low, mask=there)
+        tl.store(place + 2 * D + lane, high, mask=there)
         norm = tl.load(norms + row)
         first = _rounded(norm)
         second = _rounded(_left(norm, first))
         third = _rounded(_left(_left(norm, first), second))
         last = tl.where(tail == 0, first, tl.where(tail == 1, second, tl.where(tail == 2, third, 0.0)))
-    tl.store(out + row * WIDTH + 3 * D + tail, last, mask=3 * D + tail < WIDTH)
+        tl.store(place + 3 * D + tail, last, mask=spare)
 
 
-def split(rows: Tensor, norms: Tensor | None) -> Tensor:
-    """Rows (..., D) side by side, (..., W): a memory's with their squared norms (...), a query's without."""
-    depth = rows.shape[-1]
+def split(query: Tensor, memory: Tensor, norms: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows (..., D) of both side by side, (..., W); of a memory with their squared norms (...)."""
+    depth = query.shape[-1]
     width = -(-(3 * depth + 3) // SPARE) * SPARE
-    out = rows.new_empty(*rows.shape[:-1], width)
-    rows = rows.contiguous()
-    count = out.numel() // width
-    if count:
-        norms_given = rows if norms is None else norms.contiguous()  # a query's are not read
-        block = triton.next_power_of_2(depth)
+    asking, asked = (each.new_empty(*each.shape[:-1], width) for each in (query, memory))
+    query, memory, norms = (each.contiguous() for each in (query, memory, norms))
+    if query.data_ptr() == memory.data_ptr() and query.shape == memory.shape:
+        _launch(query, norms, asking, asked, asks=True, is_asked=True)  # one batch among itself, read once
+    else:
+        _launch(query, norms, asking, asked, asks=True, is_asked=False)
+        _launch(memory, norms, asking, asked, asks=False, is_asked=True)
+    return asking, asked
+
+
+def _launch(rows: Tensor, norms: Tensor, asking: Tensor, asked: Tensor, *, asks: bool, is_asked: bool) -> None:
+    depth = rows.shape[-1]
+    block = triton.next_power_of_2(depth)
+    if count := rows.numel() // depth:
         _split[(count,)](
-            rows, norms_given, out, D=depth, WIDTH=width, BLOCK=block, QUERY=norms is None,
+            rows, norms, asking, asked, D=depth, WIDTH=asking.shape[-1], BLOCK=block, QUERY=asks, MEMORY=is_asked,
             num_warps=max(1, min(8, block // 128)),
         )  # fmt: skip
-    return out

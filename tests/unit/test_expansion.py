@@ -24,9 +24,16 @@ def drawn(rows, candidates, depth, scale=1.0, seed=0):
     return query, memory, memory.square().sum(-1)
 
 
+def among_themselves(count, depth):
+    """One and the same rows, not a copy of them."""
+    _, rows, norms = drawn(1, count, depth)
+    return rows, rows, norms
+
+
 CASES = {
     "by hand": (torch.tensor([[1.0, 2.0]]), torch.tensor([[3.0, -4.0], [0.5, 0.0]]), torch.tensor([25.0, 0.25])),
     "square": drawn(20, 20, 40),
+    "among themselves": among_themselves(20, 40),
     "one number": drawn(3, 5, 1),
     "a power of two": drawn(5, 9, 64),
     "not a multiple": drawn(7, 6, 29),

@@ -308,7 +308,7 @@ class DDPG(ReplayAgent):
         """The actor's loss where its actions are there already."""
         # The critic only judges here: without gradients of its own weights.
         judge = {name: weight.detach() for name, weight in self.critic.named_parameters()}
-        value = functional_call(self.critic, judge, (obs, skill, action)).amin(0)
+        value = torch.minimum(*functional_call(self.critic, judge, (obs, skill, action)))
         loss = -(value * counts / counts.sum().clamp_min(1)).sum()
         return loss, loss.unsqueeze(0)
 

@@ -95,6 +95,8 @@ class Update:
         self._note = fuse_kernels(self._plain_note) if fuse else self._plain_note
         self._branches = {name: torch.cuda.Stream(device, rank) if captured else None for name, rank in RANKS.items()}
         generators = [*self._chance.registered, *self._noise.registered, *self._bonus_draws.generators]
+        if captured:
+            _expect_branches()
         self._captured = Captured(self._once, generators, self._changes, rank=RANK) if captured else None
         self.count = 0
         """Updates since the last look."""
@@ -147,7 +149,7 @@ class Update:
             values = self._critic.begin(rows.obs, rows.skill, rows.action)
         with Beside(self._branches["actions"]) as proposing:
             proposed = self._actor.begin(rows.obs, rows.skill, noise[:, 1])
-        with Beside(self._branches["bonus"]) as learning:
+        with Beside(self._branches["bonus"]):
             loss = self._learn_bonus(prepared, parts, mixed.scale, scoring)
             noted = self._note(raw, mixed, loss, parts)
         with torch.no_grad(), fast_float32():
@@ -156,10 +158,11 @@ class Update:
         valuing.wait()
         first = self._critic(values, mixed.reward.flatten(1), rows.discount, value, rows.counts)
         proposing.wait()
-        second = self._actor(proposed, rows.obs, rows.skill, rows.counts)
-        with torch.no_grad():
-            learning.wait()
+        losses, second = self._actor.slope(proposed, rows.obs, rows.skill, rows.counts)
+        with Beside(self._branches["bonus"]) as learning, torch.no_grad():
             self._sums.add_(torch.cat([noted, first, second], -1))
+        self._actor.step(losses)
+        learning.wait()
 
     def _plain_prepare(self, batch: Transitions) -> Prepared | None:
         """What is drawn as the bonus sees it."""
@@ -237,6 +240,13 @@ class Update:
         yield from self._curiosities.fixed.values()
         for each in self._descents():
             yield from each.changes()
+
+
+def _expect_branches() -> None:
+    """Gradients may arrive in another stream than their weights were read in first: torch waits, and would warn."""
+    # The name is torch's, from 2.10 on.
+    if warn := getattr(torch.autograd.graph, "set_warn_on_accumulate_grad_stream_mismatch", None):
+        warn(False)
 
 
 def _named(stacked: Stacked, prefix: str) -> list[Tensor]:
