@@ -117,6 +117,20 @@ MUTANTS = {
         "cohort/lanes.py", "            fill(row, generator)\n", "            fill(row, generators[0])\n",
         "tests/cohort/test_lanes.py",
     ),
+    "seeds roll the first one's dice": Mutant(
+        "cohort/dice.py", "each, dtype) for each in", "self._generators[0], dtype) for _ in", "tests/cohort/test_dice.py",
+    ),
+    "dice are put down where they were taken up": Mutant(
+        "cohort/dice_kernel.py", "offset + 4)", "offset)", "tests/cohort/test_dice.py",
+    ),
+    "a step is written down when the next one is under way": Mutant(
+        "cohort/cohort.py", "            self._catch_up()  # while a GPU chooses actions\n", "",
+        "tests/cohort/test_cohort.py::test_each_seed_is_what_it_is_alone",
+    ),
+    "of what rounding leaves, nothing is multiplied": Mutant(
+        "expansion_kernel.py", "place + D + lane, low, mask", "place + D + lane, 0.0 * low, mask",
+        "tests/unit/test_expansion.py",
+    ),
     "a step that is not finite is taken": Mutant(
         "guard.py", "    skip.copy_(bad.any())\n", "",
         "tests/cohort/test_cohort.py::test_a_loss_that_is_not_finite_changes_no_weight_and_stops_the_run",
@@ -125,8 +139,10 @@ MUTANTS = {
 
 
 def run_tests(source: Path, tests: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": f"{source}{os.pathsep}{ROOT / 'tests'}"}
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", tests]
+    # Not as one of the test processes around this one: what those have computed is of the source as it is.
+    own = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    environment = {**own, "PYTHONPATH": f"{source}{os.pathsep}{ROOT / 'tests'}"}
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-n", "0", tests]
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
 
 

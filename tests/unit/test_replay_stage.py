@@ -64,8 +64,8 @@ def test_a_piece_of_several_steps_is_the_steps_one_by_one(envs, stack, end, late
 
 
 @settings(max_examples=20, deadline=None)
-@given(**SIZES, steps=st.sampled_from([1, 3]))
-def test_a_stage_changes_nothing_of_what_is_drawn(envs, stack, end, late, capacity, seed, steps):
+@given(**SIZES, steps=st.sampled_from([1, 3]), at_once=st.booleans())
+def test_a_stage_changes_nothing_of_what_is_drawn(envs, stack, end, late, capacity, seed, steps, at_once):
     world = World(envs, stack, seed=seed, end=end, late=late)
     first, taken = lived(world, 150)
     single, staged = (replay_of(world, capacity=capacity, order="episodes", batch=16, steps=steps) for _ in range(2))
@@ -75,13 +75,19 @@ def test_a_stage_changes_nothing_of_what_is_drawn(envs, stack, end, late, capaci
     for each in taken:
         single.add(each)
         nothing = np.zeros(envs, np.int32)
-        step = PoolStep(each.frames, each.reached, each.reward, each.terminated, each.truncated, each.valid, nothing)
+        # As a pool's and a policy's arrays are: written to again with the next step, or while actions are chosen.
+        seen = (each.frames, each.reached, each.reward, each.terminated, each.truncated, each.valid, nothing)
+        step, action = PoolStep(*(np.array(part) for part in seen)), np.array(each.action)
         over = bool(((each.terminated | each.truncated) & each.valid).any())
-        assert stage.note(each.action, step) == over
+        assert (stage.note if at_once else stage.expect)(action, step) == over
+        action.fill(0)
         stage.forget()
         assert stage.drawable == len(single)
         if len(single):
             one, two = single.sample(0), staged.sample(0)
             assert all(map(torch.equal, one.batch.tensors(), two.batch.tensors()))
+        stage.catch_up()
+        for part in step:
+            part.fill(1)
     stage.flush()
     assert same_state(single.state_dict(), staged.state_dict())

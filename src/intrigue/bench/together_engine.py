@@ -25,12 +25,15 @@ class Together:
         self.cohort = Cohort(parts)
         self.staleness = 1 if self.cohort._explorers.overlap else 0
         self.clock.watch("update", self.cohort, "_begin_update")
-        self.clock.watch("act", self.cohort, "_actions", host=True)
+        for name in ("begin", "actions"):
+            self.clock.watch("act", self.cohort._explorers, name, host=True)
         if self.clock.device.type == "cuda":
-            self.clock.watch("step", self.cohort, "_receive", host=True)
+            for name in ("_receive", "_catch_up"):
+                self.clock.watch("step", self.cohort, name, host=True)
             return
         for each, stage in zip(parts, self.cohort._stages, strict=True):
-            self.clock.watch("keep", stage, "note")
+            for name in ("expect", "catch_up"):
+                self.clock.watch("keep", stage, name)
             for name in ("send", "receive"):
                 self.clock.watch("step", each.collector.pool, name)
 

@@ -18,6 +18,7 @@ from intrigue.agents.ddpg import DDPG
 from intrigue.cohort.explorers import Explorers
 from intrigue.cohort.stack import stack_modules
 from intrigue.cohort.update import Update
+from intrigue.envs.pool import PoolStep
 from intrigue.errors import RunError
 from intrigue.execution import captures
 from intrigue.replay.plan import updates_due
@@ -53,6 +54,8 @@ class Cohort:
         self._ready = torch.cuda.Event() if device.type == "cuda" else None
         self._stages = [Stage(each.collector.replay) for each in parts]
         self._episodes: list[list[Episode]] = [[] for _ in parts]
+        self._late: list[PoolStep] = []
+        """Each seed's last step, where it is not written down yet."""
         self._owed = 0
         """Updates that fell due with the last step and have not begun."""
         self._updated_at = 0
@@ -88,6 +91,7 @@ class Cohort:
 
     def settle(self) -> list[Progress]:
         """Wait for everything, and say what happened since the last time; all parts' states are whole then."""
+        self._catch_up()
         self._learn(self._owed)
         self._owed = 0
         count = self._update.count
@@ -113,7 +117,10 @@ class Cohort:
         if self.step_count >= self.plan.learning_starts:
             if follow:
                 self._mark_ready()
-            return self._explorers(self._ready, follow=follow)
+            self._explorers.begin(self._ready, follow=follow)
+            self._catch_up()  # while a GPU chooses actions
+            return self._explorers.actions()
+        self._catch_up()
         # The first steps are random, by the same stream.
         obs = torch.zeros(self.num_envs)
         return [
@@ -127,15 +134,23 @@ class Cohort:
                 part.collector.pool.send(0, action)
 
     def _receive(self, actions: Array | list[Array]) -> None:
-        rows = slice(0, self.num_envs)
         for row, (part, stage, action) in enumerate(zip(self.parts, self._stages, actions, strict=True)):
             collector = part.collector
             with self._named(part):
                 now = collector.pool.receive(0)
             collector.step_count += self.num_envs
-            stage.note(action, now)
-            self._episodes[row] += collector.episodes.note(collector.step_count, rows, now)
+            stage.expect(action, now)
             self._explorers.obs[row] = now.obs
+            self._late.append(now)
+
+    def _catch_up(self) -> None:
+        """Write down the last step: environments' arrays hold it until the next one is sent."""
+        rows = slice(0, self.num_envs)
+        for row, now in enumerate(self._late):
+            self._stages[row].catch_up()
+            collector = self.parts[row].collector
+            self._episodes[row] += collector.episodes.note(collector.step_count, rows, now)
+        self._late.clear()
 
     def _due(self) -> int:
         """How many updates follow the step just taken."""

@@ -63,17 +63,21 @@ class Explorers:
         """Whether what explores is a copy."""
         return bool(self._behind)
 
-    def __call__(self, ready: torch.cuda.Event | None, *, follow: bool) -> Array:
-        """The actions for `obs`, valid until the next call."""
+    def begin(self, ready: torch.cuda.Event | None, *, follow: bool) -> None:
+        """Begin to choose actions for `obs`, which must not be written to before `actions`."""
         self._noise.take_up()
         if self._stream is None:
             self._rounds[follow]()
-            return self._done_here.numpy()
+            return
         with torch.cuda.stream(self._stream):
             if ready is not None:
                 self._stream.wait_event(ready)
             self._rounds[follow]()
-        self._stream.synchronize()
+
+    def actions(self) -> Array:
+        """What `begin` began, valid until it is called again."""
+        if self._stream is not None:
+            self._stream.synchronize()
         return self._done_here.numpy()
 
     def settle(self) -> None:

@@ -33,14 +33,21 @@ class Stage:
         self._rows = 0
         """How many rows the steps held back will take."""
         self._held: Taken | None = None
+        self._late: tuple[int, PoolStep] | None = None
+        """What was expected and is not copied yet."""
         self._skill = torch.zeros(self.room, keep.num_envs, 0)
 
     def note(self, action: Array, step: PoolStep) -> bool:
         """One step of all environments; whether it ended an episode, which can be drawn from from now on."""
-        held, at = self._held or self._arrays(action, step), self.count
-        held.action[at], held.reward[at], held.valid[at] = action, step.reward, step.valid
-        held.terminated[at], held.truncated[at] = step.terminated, step.truncated
-        held.reached[at], held.frames[at] = step.next_obs, step.obs
+        ended = self.expect(action, step)
+        self.catch_up()
+        return ended
+
+    def expect(self, action: Array, step: PoolStep) -> bool:
+        """As `note`, but the step is copied in `catch_up`, which must be called before its arrays change."""
+        held = self._held or self._arrays(action, step)
+        held.action[self.count] = action
+        self._late = self.count, step
         over = (step.terminated | step.truncated) & step.valid
         ended = int(np.count_nonzero(over))
         self.count += 1
@@ -49,8 +56,18 @@ class Stage:
             self.flush()
         return ended > 0
 
+    def catch_up(self) -> None:
+        """Copy what was expected last."""
+        if self._late is not None:
+            assert self._held is not None
+            (at, step), held, self._late = self._late, self._held, None
+            held.reward[at], held.valid[at] = step.reward, step.valid
+            held.terminated[at], held.truncated[at] = step.terminated, step.truncated
+            held.reached[at], held.frames[at] = step.next_obs, step.obs
+
     def flush(self) -> None:
         """Hand over what is held back."""
+        self.catch_up()
         if self.count:
             assert self._held is not None
             self.replay.extend(self._held.each(lambda field: field[: self.count]))
