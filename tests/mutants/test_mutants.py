@@ -118,7 +118,8 @@ MUTANTS = {
         "tests/cohort/test_lanes.py",
     ),
     "seeds roll the first one's dice": Mutant(
-        "cohort/dice.py", "each, dtype) for each in", "self._generators[0], dtype) for _ in", "tests/cohort/test_dice.py",
+        "cohort/dice.py", "each, dtype) for each in", "self._generators[0], dtype) for _ in",
+        "tests/cohort/test_dice.py",
     ),
     "dice are put down where they were taken up": Mutant(
         "cohort/dice_kernel.py", "offset + 4)", "offset)", "tests/cohort/test_dice.py",
