@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor, library
 
+from intrigue.mapped import axis_first
 from intrigue.precision import tensor_float32
 from intrigue.triton_there import triton_works
 
@@ -73,11 +74,7 @@ def expanded(query: Tensor, memory: Tensor, norms: Tensor) -> Tensor:
 def _vmap_expanded(
     info: Any, in_dims: tuple[int | None, ...], query: Tensor, memory: Tensor, norms: Tensor
 ) -> tuple[Tensor, int]:
-    first = (
-        each.expand(info.batch_size, *each.shape) if dim is None else each.movedim(dim, 0)
-        for each, dim in zip((query, memory, norms), in_dims, strict=True)
-    )
-    return EXPANDED(*first), 0
+    return EXPANDED(*axis_first((query, memory, norms), in_dims, info.batch_size)), 0
 
 
 library.register_vmap("intrigue::expanded", _vmap_expanded, lib=_LIBRARY)

@@ -27,6 +27,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, library, nn
 
+from intrigue.mapped import axis_first
 from intrigue.precision import tf32_allowed
 from intrigue.triton_there import triton_works
 
@@ -233,10 +234,7 @@ def _vmap_trunk_backward(
 
 def _seeds_first(those: tuple[Tensor, ...], in_dims: tuple[int | None, ...], size: int) -> tuple[list[Tensor], bool]:
     """Each with the mapped axis in front, and whether it holds those of seeds within each map, one after the other."""
-    first = [
-        each.expand(size, *each.shape) if dim is None else each.movedim(dim, 0)
-        for each, dim in zip(those, in_dims, strict=False)
-    ]
+    first = axis_first(those, in_dims[: len(those)], size)
     several = first[0].dim() == 4
     return [each.flatten(0, 1) for each in first] if several else first, several
 

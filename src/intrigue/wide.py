@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, library, nn
 from torch.nn import functional
 
+from intrigue.mapped import axis_first
 from intrigue.precision import takes_bfloat16
 
 EIGHT = 8  # numbers of bfloat16 in 16 bytes
@@ -66,11 +67,7 @@ library.register_autograd("intrigue::wide_product", _gradients, setup_context=_k
 
 
 def _vmap_product(info: Any, in_dims: tuple[int | None, int | None], x: Tensor, weight: Tensor) -> tuple[Tensor, int]:
-    first = (
-        each.expand(info.batch_size, *each.shape) if dim is None else each.movedim(dim, 0)
-        for each, dim in zip((x, weight), in_dims, strict=True)
-    )
-    return PRODUCT(*first), 0
+    return PRODUCT(*axis_first((x, weight), in_dims, info.batch_size)), 0
 
 
 library.register_vmap("intrigue::wide_product", _vmap_product, lib=_LIBRARY)
