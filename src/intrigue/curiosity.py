@@ -245,9 +245,7 @@ class Curiosity(nn.Module):
     def _normalize(self, obs: Tensor) -> Tensor:
         cfg, moments = self.cfg, self.obs_moments
         if cfg.obs_norm == "none":
-            # Compiled, nobody could write to it: no copy then.
-            copy = not torch.compiler.is_compiling()
-            return obs.float() / 255 if self.spaces.obs.kind == "pixels" else obs.to(torch.float32, copy=copy)
+            return obs.float() / 255 if self.spaces.obs.kind == "pixels" else obs.to(torch.float32, copy=True)
         # One scalar for all elements keeps rare elements small (Disagreement); per element is RND's way.
         std = moments.std().mean() if cfg.obs_norm == "scalar" else moments.std()
         normal = (obs - moments.mean.float()).div_(std.float())  # bytes become floats on the way, in one pass

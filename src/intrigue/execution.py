@@ -44,8 +44,10 @@ def pick_mode(wanted: str, device: torch.device) -> Mode:
     return "compile" if wanted == "compile" else "graph" if wanted == "graph" else "plain"
 
 
-def fuse_kernels(function: Function) -> Function:
+def fuse_kernels(function: Function, *, dynamic: bool | None = None) -> Function:
     """The function by torch.compile: what is no matrix product becomes few kernels.
+
+    Having seen two shapes torch compiles for all of them, unless `dynamic` is False: then for each by itself.
 
     A method is compiled anew for every object it belongs to, and torch gives up after 8 (`recompile_limit`): a process
     that starts several runs would go on unfused without a word.
@@ -61,8 +63,7 @@ def fuse_kernels(function: Function) -> Function:
     # Kernels chosen by timing them would differ from start to start, and with them the last bits of a run's numbers.
     if hasattr(inductor, "deterministic"):  # torch 2.10 and later
         inductor.deterministic = True
-    # Every shape for itself: having seen two, torch would compile for all of them, and maps over seeds fail at that.
-    return cast("Function", torch.compile(function, dynamic=False))
+    return cast("Function", torch.compile(function, dynamic=dynamic))
 
 
 def captures(mode: Mode, device: torch.device) -> bool:

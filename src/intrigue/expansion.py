@@ -8,6 +8,8 @@ There the factors are split into parts that those units multiply without roundin
 one product of three times the depth, and 12 for splitting. It is off by some 1e-7 of ‖q‖ ‖m‖, as float32's sums are;
 TensorFloat-32 alone would be off by 1e-4.
 
+Rows must be finite, and less than half of what float32 holds; norms may be infinite.
+
 Under torch's vmap the mapped axis comes in front of all of them. No gradient is defined: ranks have none.
 """
 
@@ -25,6 +27,7 @@ from intrigue.triton_there import triton_works
 
 LEAST = 256  # rows, candidates and numbers of each: of fewer, splitting takes longer than it saves
 DEEPEST = 4096  # numbers of a row, which one program holds
+MOST_ELEMENTS = 1 << 24  # numbers of either factor once it is split: 64 MiB
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"  # Triton's kernels as Python, on a CPU
 
 _LIBRARY = library.Library("intrigue", "FRAGMENT")
@@ -35,6 +38,7 @@ def takes_kernel(query: Tensor, memory: Tensor) -> bool:
     """Whether factors are split."""
     sizes = (query.shape[-2], memory.shape[-2], query.shape[-1])
     fits = min(sizes) >= LEAST and query.shape[-1] <= DEEPEST and query.dtype == memory.dtype == torch.float32
+    fits &= 3 * max(sizes[:2]) * query.shape[-1] <= MOST_ELEMENTS
     if not fits or not triton_works():
         return False
     # Before Ampere no matrix unit takes TensorFloat-32.

@@ -2,7 +2,7 @@
 # ruff: noqa: N803
 """A Triton kernel: float32 rows as numbers of TensorFloat-32, side by side, so that one product of those is float32's.
 
-    x = h + l + …       h: x rounded to TensorFloat-32's 11 bits; l: what is left, rounded so, |l| ≤ 2⁻¹² |x|
+    x = h + l + …       h: x rounded to TensorFloat-32's 11 bits; l: what is left, rounded so, |l| ≤ 2⁻¹¹ |x|
     x · y = h·h' + h·l' + l·h' + …         what is left out is at most 2⁻²¹ of |x| |y| or so: float32's own rounding
 
     a query     −2 h   −2 h   −2 l   1   1   1

@@ -40,6 +40,7 @@ CASES = [
     ("rnd-urlb", {}),
     ("nnm-urlb", {}),
     ("nnm-urlb", {"agent.overlap": True, "agent.n_step": 3}),
+    ("nnm-urlb", {"pool.workers": 1}),  # whose arrays change once the next step is sent
     ("nnm-urlb", {"pool.num_envs": 2, "curiosity.scale": "value", "curiosity.ext_coef": 0.5}),
     ("nnmc-urlb", {"agent.overlap": True}),
     ("nnm-ensemble-urlb", {}),

@@ -51,5 +51,7 @@ def test_captured_it_goes_on(kind, draw, dtype):
     for _ in range(4):
         assert same(kind, captured(), torch.stack([draw((2, 100), each, dtype) for each in own]))
     dice.put_down()
+    for each in (*rolled, *own):  # somebody else draws meanwhile
+        normal((9,), each)
     dice.take_up()
     assert same(kind, captured(), torch.stack([draw((2, 100), each, dtype) for each in own]))

@@ -124,10 +124,6 @@ MUTANTS = {
     "dice are put down where they were taken up": Mutant(
         "cohort/dice_kernel.py", "offset + 4)", "offset)", "tests/cohort/test_dice.py",
     ),
-    "a step is written down when the next one is under way": Mutant(
-        "cohort/cohort.py", "            self._catch_up()  # while a GPU chooses actions\n", "",
-        "tests/cohort/test_cohort.py::test_each_seed_is_what_it_is_alone",
-    ),
     "of what rounding leaves, nothing is multiplied": Mutant(
         "expansion_kernel.py", "place + D + lane, low, mask", "place + D + lane, 0.0 * low, mask",
         "tests/unit/test_expansion.py",

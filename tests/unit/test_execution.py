@@ -14,7 +14,7 @@ from intrigue.cli import main
 from intrigue.curiosity import Curiosity
 from intrigue.curiosity_config import CuriosityConfig
 from intrigue.errors import NonFiniteError
-from intrigue.execution import Captured, Mode, pick_mode
+from intrigue.execution import Captured, Mode, fuse_kernels, pick_mode
 from intrigue.rng import seeded_construction
 from intrigue.spaces import ActionSpec, ObsSpec, Spaces
 from intrigue.types import Stream, Transitions
@@ -90,6 +90,21 @@ def test_compiled_and_plain_agree_after_one_iteration(backend: str, monkeypatch:
     close(plain[1], compiled[1], CPU_TOLERANCE)
     with pytest.raises(AssertionError):  # and the iteration moved the weights by more than that
         close(plain[0], trained("plain", VECTOR, "nnm", "cpu", iterations=2)[0], CPU_TOLERANCE)
+
+
+@pytest.mark.parametrize(("dynamic", "graphs"), [(None, 2), (False, 6)])
+def test_rows_of_any_number_are_compiled_once_more_unless_shapes_are_to_be_apart(dynamic, graphs, monkeypatch) -> None:
+    compiler, seen = torch.compile, []
+
+    def noting(graph: torch.fx.GraphModule, _: Any) -> Any:
+        seen.append(graph)
+        return graph
+
+    monkeypatch.setattr(torch, "compile", lambda function, **how: compiler(function, backend=noting, **how))
+    doubled = fuse_kernels(lambda rows: 2 * rows, dynamic=dynamic)
+    for count in range(3, 9):
+        assert torch.equal(doubled(torch.ones(count)), torch.full((count,), 2.0))
+    assert len(seen) == graphs
 
 
 def test_modes_are_picked_by_device() -> None:

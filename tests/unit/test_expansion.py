@@ -8,6 +8,7 @@ from torch import library
 from torch.func import vmap
 
 from interpreted import found_by
+from intrigue import expansion
 from intrigue.expansion import EXPANDED, expanded, takes_kernel
 
 pytestmark = pytest.mark.xdist_group("expansion")  # one process: what the interpreter takes, it takes once
@@ -89,6 +90,14 @@ def test_elsewhere_it_is_addmm_to_the_bit():
     query, memory, norms = drawn(300, 280, 270)
     assert not takes_kernel(query, memory)  # a CPU
     assert torch.equal(expanded(query, memory, norms), torch.addmm(norms, query, memory.mT, alpha=-2))
+
+
+def test_a_memory_too_large_to_be_split_is_not(monkeypatch):
+    monkeypatch.setattr(expansion, "INTERPRETED", True)
+    assert takes_kernel(torch.empty(256, 512), torch.empty(8192, 512))
+    assert not takes_kernel(torch.empty(256, 512), torch.empty(16384, 512))
+    assert not takes_kernel(torch.empty(256, 512).double(), torch.empty(256, 512).double())
+    assert not takes_kernel(torch.empty(255, 512), torch.empty(256, 512))
 
 
 @pytest.mark.parametrize("in_dims", [(0, 0, 0), (0, None, None), (None, 0, 0), (1, 0, 0)])

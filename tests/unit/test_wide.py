@@ -47,6 +47,25 @@ def test_the_layer_and_its_gradients(bfloat16, width, lead):
     torch.testing.assert_close(layer.bias.grad, up.flatten(0, -2).sum(0))
 
 
+def test_gradients_are_of_rounded_factors(bfloat16):
+    """257 has eight bits of mantissa, one more than bfloat16 has, and becomes 256."""
+    layer, rows = nn.Linear(2, 1), torch.tensor([[257.0, 3.0]], requires_grad=True)
+    with torch.no_grad():
+        layer.weight.copy_(torch.tensor([[257.0, 5.0]]))
+    with fast_float32():
+        wide_linear(layer, rows).backward(torch.tensor([[257.0]]))
+    assert rows.grad is not None and layer.weight.grad is not None and layer.bias.grad is not None
+    assert rows.grad.tolist() == [[256.0 * 256.0, 256.0 * 5.0]]
+    assert layer.weight.grad.tolist() == [[256.0 * 256.0, 256.0 * 3.0]]
+    assert layer.bias.grad.tolist() == [257.0]
+
+
+def test_a_single_row_is_the_layers_own(bfloat16):
+    layer, rows = layer_and_rows(8)
+    with fast_float32():
+        assert torch.equal(wide_linear(layer, rows), layer(rows))
+
+
 def test_factors_are_rounded_and_the_bias_is_not(bfloat16):
     layer = nn.Linear(2, 1)
     with torch.no_grad():

@@ -134,6 +134,7 @@ class Cohort:
                 part.collector.pool.send(0, action)
 
     def _receive(self, actions: Array | list[Array]) -> None:
+        assert not self._late, "the step before was not written down"
         for row, (part, stage, action) in enumerate(zip(self.parts, self._stages, actions, strict=True)):
             collector = part.collector
             with self._named(part):

@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 
 from intrigue.cohort.adam import StackedAdam
-from intrigue.cohort.stack import Stacked
+from intrigue.cohort.stack import Stacked, fuse_for_seeds
 from intrigue.errors import NonFiniteError
-from intrigue.execution import fuse_kernels
 from intrigue.guard import Guard
 from intrigue.precision import fast_float32
 
@@ -36,9 +35,9 @@ class Descent:
     ) -> None:
         device = solos[0].param_groups[0]["params"][0].device
         self._stacked, self._loss_of, self._refusal = stacked, loss_of, refusal
-        self._losses = fuse_kernels(self._plain_losses) if compiled else self._plain_losses
+        self._losses = fuse_for_seeds(self._plain_losses) if compiled else self._plain_losses
         self._name_ahead = ahead
-        self._ahead = fuse_kernels(self._plain_ahead) if compiled else self._plain_ahead
+        self._ahead = fuse_for_seeds(self._plain_ahead) if compiled else self._plain_ahead
         self._ones = torch.ones(stacked.size, device=device)
         self._adam = StackedAdam(stacked, solos, capturable=device.type == "cuda")
         self._leaves = [leaf for group in self._adam.optimizer.param_groups for leaf in group["params"]]

@@ -29,9 +29,7 @@ DTYPES = {"uniform": torch.float64, "normal": torch.float32}
 class Dice:
     """Draws of one shape and kind for S seeds."""
 
-    def __init__(
-        self, generators: Sequence[Generator], shape: Sequence[int], kind: Literal["uniform", "normal"]
-    ) -> None:
+    def __init__(self, generators: Sequence[Generator], shape: Sequence[int], kind: Kind) -> None:
         self._generators, self._shape, self._kind = tuple(generators), tuple(shape), kind
         self._device = generators[0].device
         self._states: Tensor | None = None
@@ -61,6 +59,7 @@ class Dice:
         if self._states is not None and self._taken:
             for generator, (_, offset) in zip(self._generators, self._states.tolist(), strict=True):
                 generator.set_offset(offset)
+            self._taken = False
 
     def roll(self) -> Tensor:
         """The next numbers, (S, *shape)."""
@@ -69,6 +68,7 @@ class Dice:
             draw = uniform if self._kind == "uniform" else normal
             rows = [draw(self._shape, each, dtype) for each in self._generators]
             return torch.stack(rows) if len(rows) > 1 else rows[0].unsqueeze(0)
+        assert self._taken, "dice must be taken up before they are rolled"
         from intrigue.cohort import dice_kernel  # Triton is optional, and slow to import.
 
         out = torch.empty(len(self._generators), *self._shape, dtype=dtype, device=self._device)

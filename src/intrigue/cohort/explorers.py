@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from intrigue.cohort.dice import Dice
-from intrigue.cohort.stack import Stacked
-from intrigue.execution import Captured, fuse_kernels
+from intrigue.cohort.stack import Stacked, fuse_for_seeds
+from intrigue.execution import Captured
 from intrigue.spaces import Array
 from intrigue.training.replay import ReplayParts
 
@@ -47,9 +47,9 @@ class Explorers:
         self._noise = Dice([each.streams["act"] for each in parts], self._done.shape[1:], "normal")
         self._skill = torch.zeros(*shape, 0, device=device)
         self.obs: Array = self._seen_here.numpy()
-        """What is acted on, (S, N, *obs); to be written before a call."""
+        """What is acted on, (S, N, *obs); to be written before `begin`."""
         self._stream = torch.cuda.Stream(device, RANK) if cuda else None
-        self._explored = fuse_kernels(self._plain_explored) if compiled else self._plain_explored
+        self._explored = fuse_for_seeds(self._plain_explored) if compiled else self._plain_explored
         self._rounds = {True: self._follow_and_act, False: self._act}
         if captured:
             drawn = self._noise.registered

@@ -16,8 +16,7 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from intrigue.cohort.stack import stack_modules
-from intrigue.execution import fuse_kernels
+from intrigue.cohort.stack import fuse_for_seeds, stack_modules
 from intrigue.replay.draws import EpisodeTable, draw_windows
 from intrigue.replay.memory import Replay
 from intrigue.replay.rows import Layout, Rows
@@ -39,7 +38,7 @@ class Shelves:
         packed, layout = self._stacked.fixed["packed"], keep.ring.layout
         fused = compiled and fits(layout)
         self._rows: Rows = (_SideBySideWords if fused else _SideBySide)(packed, layout, plan.batch)
-        self._fetched = fuse_kernels(self._plain_fetched) if fused else self._plain_fetched
+        self._fetched = fuse_for_seeds(self._plain_fetched) if fused else self._plain_fetched
 
     @torch.no_grad()
     def draw(self, chance: Tensor) -> tuple[Transitions, Extras]:

@@ -29,10 +29,16 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 from torch.utils import _pytree as pytree
 
+from intrigue.execution import Function, fuse_kernels
 from intrigue.types import Encoded, Prepared, Transitions
 
 Dims: TypeAlias = "int | tuple[int | None, ...] | None"
 """Which axis of the arguments counts the seeds: one for all of them, or one for each; None: the same for every seed."""
+
+
+def fuse_for_seeds(function: Function) -> Function:
+    """The function by torch.compile, for every number of seeds by itself: maps over an unknown number fail."""
+    return fuse_kernels(function, dynamic=False)
 
 
 def stack_modules(modules: Sequence[nn.Module]) -> Stacked:

@@ -10,6 +10,7 @@ What is noted of updates is summed where it is computed, and read when somebody 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from typing import final
 
@@ -23,9 +24,9 @@ from intrigue.cohort.descent import Descent
 from intrigue.cohort.dice import Dice
 from intrigue.cohort.lanes import Lanes
 from intrigue.cohort.shelf import Shelves
-from intrigue.cohort.stack import Stacked, stack_modules
+from intrigue.cohort.stack import Stacked, fuse_for_seeds, stack_modules
 from intrigue.curiosity import Curiosity, Mixed
-from intrigue.execution import Captured, fuse_kernels
+from intrigue.execution import Captured
 from intrigue.learner import REFUSAL
 from intrigue.precision import exact_float32, fast_float32
 from intrigue.rng import Rng
@@ -87,17 +88,15 @@ class Update:
         self._names = (*NOTED, *(f"{PART}{name}" for name in names), *ddpg.NOTED)
         # In float64 sums of float32 are exact, so that means do not hang on when somebody looked in between.
         self._sums = torch.zeros(len(parts), len(self._names), dtype=torch.float64, device=device)
-        self._judge = fuse_kernels(self._plain_judge) if fuse else self._plain_judge
-        self._prepare = fuse_kernels(self._plain_prepare) if fuse else self._plain_prepare
-        self._rows = fuse_kernels(self._plain_rows) if fuse else self._plain_rows
-        self._next_action = fuse_kernels(self._plain_next_action) if fuse else self._plain_next_action
-        self._next_value = fuse_kernels(self._plain_next_value) if fuse else self._plain_next_value
-        self._note = fuse_kernels(self._plain_note) if fuse else self._plain_note
+        self._judge = fuse_for_seeds(self._plain_judge) if fuse else self._plain_judge
+        self._prepare = fuse_for_seeds(self._plain_prepare) if fuse else self._plain_prepare
+        self._rows = fuse_for_seeds(self._plain_rows) if fuse else self._plain_rows
+        self._next_action = fuse_for_seeds(self._plain_next_action) if fuse else self._plain_next_action
+        self._next_value = fuse_for_seeds(self._plain_next_value) if fuse else self._plain_next_value
+        self._note = fuse_for_seeds(self._plain_note) if fuse else self._plain_note
         self._branches = {name: torch.cuda.Stream(device, rank) if captured else None for name, rank in RANKS.items()}
         generators = [*self._chance.registered, *self._noise.registered, *self._bonus_draws.generators]
-        if captured:
-            _expect_branches()
-        self._captured = Captured(self._once, generators, self._changes, rank=RANK) if captured else None
+        self._captured = Captured(self._branched, generators, self._changes, rank=RANK) if captured else None
         self.count = 0
         """Updates since the last look."""
 
@@ -122,6 +121,10 @@ class Update:
         count, self.count = self.count, 0
         weight = {"intrinsic/coefficient": self._coefficient * count}
         return [{**dict(zip(self._names, row, strict=True)), **weight} for row in table]
+
+    def _branched(self) -> None:
+        with _branches_expected():
+            self._once()
 
     def _once(self) -> None:
         """Branches that wait for nothing of each other run beside each other:
@@ -182,7 +185,8 @@ class Update:
         return raw, parts, mixed
 
     def _plain_next_action(self, batch: Transitions, extras: Extras, noise: Tensor) -> Tensor:
-        rows = self._plain_rows(batch, extras)  # compiled, only what is read of them is computed
+        # Not the rows that `_once` makes next: their kernels would come first. Compiled, only what is read is computed.
+        rows = self._plain_rows(batch, extras)
         action: Tensor = self._agents.call("next_action", rows.next_obs, rows.skill, noise)
         return action
 
@@ -242,11 +246,16 @@ class Update:
             yield from each.changes()
 
 
-def _expect_branches() -> None:
+@contextlib.contextmanager
+def _branches_expected() -> Iterator[None]:
     """Gradients may arrive in another stream than their weights were read in first: torch waits, and would warn."""
     # The name is torch's, from 2.10 on.
-    if warn := getattr(torch.autograd.graph, "set_warn_on_accumulate_grad_stream_mismatch", None):
-        warn(False)
+    warn = getattr(torch.autograd.graph, "set_warn_on_accumulate_grad_stream_mismatch", lambda on: None)
+    warn(False)
+    try:
+        yield
+    finally:
+        warn(True)
 
 
 def _named(stacked: Stacked, prefix: str) -> list[Tensor]:

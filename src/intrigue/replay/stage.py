@@ -37,14 +37,12 @@ class Stage:
         """What was expected and is not copied yet."""
         self._skill = torch.zeros(self.room, keep.num_envs, 0)
 
-    def note(self, action: Array, step: PoolStep) -> bool:
-        """One step of all environments; whether it ended an episode, which can be drawn from from now on."""
-        ended = self.expect(action, step)
-        self.catch_up()
-        return ended
-
     def expect(self, action: Array, step: PoolStep) -> bool:
-        """As `note`, but the step is copied in `catch_up`, which must be called before its arrays change."""
+        """One step of all environments; whether it ended an episode, which can be drawn from from now on.
+
+        What was seen is copied in `catch_up`, which must be called before its arrays change.
+        """
+        assert self._late is None, "the step before was not copied"
         held = self._held or self._arrays(action, step)
         held.action[self.count] = action
         self._late = self.count, step
@@ -58,6 +56,9 @@ class Stage:
 
     def catch_up(self) -> None:
         """Copy what was expected last."""
+        self._copy_late()
+
+    def _copy_late(self) -> None:
         if self._late is not None:
             assert self._held is not None
             (at, step), held, self._late = self._late, self._held, None
@@ -67,7 +68,7 @@ class Stage:
 
     def flush(self) -> None:
         """Hand over what is held back."""
-        self.catch_up()
+        self._copy_late()
         if self.count:
             assert self._held is not None
             self.replay.extend(self._held.each(lambda field: field[: self.count]))
