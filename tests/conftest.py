@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from intrigue.precision import use_products
 from intrigue.skills import SkillSpec
 from intrigue.spaces import ActionSpec, ObsSpec, Spaces
 from intrigue.types import Transitions
@@ -31,6 +32,14 @@ GYM_ACTIONS = {
     "multi-binary": gym.spaces.MultiBinary(3),
     "continuous": gym.spaces.Box(-1.0, 1.0, (2,), np.float32),
 }
+
+
+@pytest.fixture
+def bfloat16():
+    """Wide products in it while learning, on a CPU too, as if it were a GPU."""
+    use_products("bfloat16", ("cpu",))
+    yield
+    use_products("float32")
 
 
 @pytest.fixture(autouse=True)

@@ -14,14 +14,6 @@ from intrigue.presets import preset_layer
 from intrigue.spaces import ActionSpec
 
 
-@pytest.fixture
-def bfloat16():
-    """On a CPU too, as if it were a GPU."""
-    use_products("bfloat16", ("cpu",))
-    yield
-    use_products("float32")
-
-
 def product(rows):
     with wide_products(rows):
         return nn.functional.linear(rows, torch.eye(3))

@@ -7,16 +7,8 @@ import torch
 from torch import nn
 
 from intrigue.cohort.stack import stack_modules
-from intrigue.precision import exact_float32, fast_float32, use_products
+from intrigue.precision import exact_float32, fast_float32
 from intrigue.wide import PRODUCT, wide_linear
-
-
-@pytest.fixture
-def bfloat16():
-    """On a CPU too, as if it were a GPU."""
-    use_products("bfloat16", ("cpu",))
-    yield
-    use_products("float32")
 
 
 def rounded(tensor):

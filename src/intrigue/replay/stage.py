@@ -59,6 +59,7 @@ class Stage:
         self._copy_late()
 
     def _copy_late(self) -> None:
+        # Apart from `catch_up`, which a benchmark watches, as it does what flushes: it would be timed twice.
         if self._late is not None:
             assert self._held is not None
             (at, step), held, self._late = self._late, self._held, None
