@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from intrigue.cohort.adam import StackedAdam
-from intrigue.cohort.adam_fused import MOST_TENSORS, adam_step
+from intrigue.cohort.adam_fused import MOST_TENSORS, Outlook, descend, look_ahead
 from intrigue.cohort.stack import stack_modules
 from intrigue.guard import Guard
 
@@ -33,7 +33,7 @@ class Case:
     sound: tuple[float, ...] = SOUND  # the losses of all others
     spaced: bool = False  # losses do not lie side by side
     before: list[float] = field(default_factory=list)  # steps already taken, tensor by tensor, with moments of them
-    follow_rate: float = 0.0
+    idle: tuple[int, ...] = ()  # tensors that no gradient reaches
 
     @property
     def skipped(self) -> tuple[int, ...]:
@@ -56,7 +56,6 @@ CASES = {
             [(7,), (2, 3)],
             steps=3,
             faults={1: (*SOUND[:seed], fault, *SOUND[seed + 1 :])},
-            follow_rate=0.3,
             spaced=seed == 1,
         )
         for fault in (NAN, INF, -INF)
@@ -65,18 +64,17 @@ CASES = {
     "infinities that cancel": Case(SHAPES[:2], faults={0: (INF, -INF, 1.0)}),
     "one seed": Case(SHAPES[:2], sound=(-1.0,), faults={1: (INF,)}),
     "five seeds": Case(SHAPES[:2], sound=(-1.0, 0.0, 1e-45, 2.0, 3.0), faults={2: (0.0, 1.0, NAN, 1.0, -INF)}),
-    "followed": Case(SHAPES, follow_rate=0.25),
-    "followed closely": Case(SHAPES[:2], follow_rate=0.75),
-    "followed and skipped": Case(SHAPES, faults={1: (1.0, NAN, 2.0), 3: (1.0, -INF, 2.0)}, follow_rate=0.01),
+    "skipped at last": Case(SHAPES, faults={1: (1.0, NAN, 2.0), 3: (1.0, -INF, 2.0)}),
     "of different ages": Case([(5,), (2000,), (3,)], before=[0.0, 9.0, 4000.0]),
-    "an empty one between": Case([(5,), (0,), (3,)], follow_rate=0.5),
+    "of different ages, some of them idle": Case([(5,), (9,), (7,), (3,)], before=[50.0, 9.0, 0.0, 400.0], idle=(0, 2)),
+    "an empty one between": Case([(5,), (0,), (3,)]),
     "more than one launch takes": Case([(3,)] * (MOST_TENSORS + 2), steps=2, faults={1: (1.0, 2.0, NAN)}),
 }
 State = dict[str, list[Tensor]]
 
 
 def begin(case: Case) -> tuple[State, list[list[Tensor]]]:
-    """Weights, moments, counts and followers to begin with, and the gradients of every step."""
+    """Weights, moments and counts to begin with, and the gradients of every step."""
     rng = torch.Generator().manual_seed(7)
 
     def some() -> list[Tensor]:
@@ -85,7 +83,6 @@ def begin(case: Case) -> tuple[State, list[list[Tensor]]]:
     ages = case.before or [0.0] * len(case.shapes)
     state = {
         "weight": some(),
-        "follower": some(),
         "exp_avg": [each * (age > 0) for each, age in zip(some(), ages, strict=True)],
         "exp_avg_sq": [each.square() * (age > 0) for each, age in zip(some(), ages, strict=True)],
         "step": [torch.tensor(age) for age in ages],
@@ -104,13 +101,15 @@ def by_kernels(case: Case, device: str) -> list[State]:
     state, gradients = begin(case)
     state = {name: [each.to(device) for each in several] for name, several in state.items()}
     rate, told = torch.tensor(case.rate, device=device), []
+    outlook = Outlook.blank(len(case.shapes), torch.device(device))
+    places = [place for place in range(len(case.shapes)) if place not in case.idle]
     for time, given in enumerate(gradients):
-        adam_step(
-            state["weight"], [each.to(device) for each in given], *(state[name] for name in KEPT), rate,
-            betas=case.betas, eps=case.eps,
-            losses=_laid_out(case, time, device), refused=state["refused"][0][1:-1],
-            followers=state["follower"] if case.follow_rate else None, follow_rate=case.follow_rate,
-        )  # fmt: skip
+        losses = {"losses": _laid_out(case, time, device), "refused": state["refused"][0][1:-1]}
+        look_ahead(outlook, state["step"], rate, betas=case.betas, **losses)
+        several = ([each[place] for place in places] for each in (state["weight"], given, *(state[k] for k in KEPT)))
+        weights, some, *kept = several
+        moved = [each.to(device) for each in some]
+        descend(weights, moved, *kept, outlook, places=places, betas=case.betas, eps=case.eps)
         told.append({name: [each.cpu().clone() for each in several] for name, several in state.items()})
     return told
 
@@ -127,70 +126,58 @@ def by_torch(case: Case) -> list[State]:
     """The same in float64, by torch's plain optimiser, one tensor after the other."""
     state, gradients = begin(case)
     weights = [nn.Parameter(each.double()) for each in state["weight"]]
-    followers, told = [each.double() for each in state["follower"]], []
+    told = []
     refused = state["refused"][0].double()
     adam = torch.optim.Adam(weights, lr=case.rate, betas=case.betas, eps=case.eps, foreach=False)
     for place, weight in enumerate(weights):
         adam.state[weight] = {name: state[name][place].double() for name in KEPT}
     for time, given in enumerate(gradients):
-        for weight, gradient in zip(weights, given, strict=True):
-            weight.grad = gradient.double()
+        for place, (weight, gradient) in enumerate(zip(weights, given, strict=True)):
+            weight.grad = None if place in case.idle else gradient.double()
         bad = [not math.isfinite(each) for each in case.losses(time)]
         refused[1:-1] += torch.tensor(bad)
         if not any(bad):
             adam.step()
-        for follower, weight in zip(followers, weights, strict=True):
-            follower.copy_((1 - case.follow_rate) * follower + case.follow_rate * weight.detach())
         moments = {name: [adam.state[weight][name].clone() for weight in weights] for name in KEPT}
-        plain = {"weight": [each.detach().clone() for each in weights], "follower": [f.clone() for f in followers]}
-        told.append({**plain, **moments, "refused": [refused.clone()]})
+        plain = {"weight": [each.detach().clone() for each in weights], "refused": [refused.clone()]}
+        told.append({**plain, **moments})
     return told
 
 
 class Pair(nn.Module):
-    """A layer that learns, a slower copy of it, and a weight that its loss does not look at."""
+    """A layer that learns, and a weight that its loss does not look at."""
 
     def __init__(self) -> None:
         super().__init__()
         self.layer = nn.Linear(40, 30)
         self.idle = nn.Parameter(torch.randn(3))
-        self.slow = nn.Linear(40, 30).requires_grad_(False)
-        self.slow_idle = nn.Parameter(torch.zeros(3), requires_grad=False)
-        self.register_buffer("mean", torch.ones(2))
-        self.register_buffer("slow_mean", torch.zeros(2))
 
 
 def pair_loss(pair: Pair, x: Tensor) -> Tensor:
     return (pair.layer(x) - x[:, :1]).square().mean()
 
 
-def stacked_steps(
-    seeds: int, *, capturable: bool, device: str = "cpu", partly: bool = False
-) -> list[dict[str, Tensor]]:
-    """Five steps of a stack behind its guard, the third refused because of the last seed, and what each then has.
-
-    `partly`: not all that is trained is followed.
-    """
+def stacked_steps(seeds: int, *, capturable: bool, device: str = "cpu") -> list[dict[str, Tensor]]:
+    """Five steps of a stack behind its guard, the third refused because of the last seed, and what each then has."""
     torch.manual_seed(3)
     pairs = [Pair().to(device) for _ in range(seeds)]
     solos = [torch.optim.Adam([each.layer.weight, each.layer.bias, each.idle], lr=0.02, eps=1e-5) for each in pairs]
     stacked = stack_modules(pairs)
-    tensors = stacked.tensors()
     adam = StackedAdam(stacked, solos, capturable=capturable)
-    guard = Guard(adam.optimizer, torch.device(device), seeds, adam.step)
-    slow, fast = ["slow.bias", "slow_mean", "slow_idle"], ["layer.bias", "mean", "idle"]
-    if not partly:
-        slow, fast = [*slow, "slow.weight"], [*fast, "layer.weight"]
-    adam.follow([tensors[name] for name in slow], [tensors[name] for name in fast], 0.1)
+    guard = Guard(adam.optimizer, torch.device(device), seeds, adam.look)
     for time in range(5):
         x = torch.randn(seeds, 8, 40, generator=torch.Generator().manual_seed(time)).to(device)
         adam.optimizer.zero_grad()
         losses = stacked.call(pair_loss, x)
-        losses.sum().backward()
+        seen = losses.detach().clone()
         if time == 2:
-            losses = losses.clone()
-            losses[-1] = INF
-        guard.step(losses)
+            seen[-1] = INF
+        if time % 2:  # a look may come before the gradients or after them
+            guard.look(seen)
+        losses.sum().backward()
+        if not time % 2:
+            guard.look(seen)
+        adam.step()
     refused = guard.refused.tolist()
     assert guard.tripped() == [seeds - 1] and not guard.tripped(), "who it was, once"
     return [
@@ -208,12 +195,11 @@ def stacked_steps(
 
 
 def idle_step(*, capturable: bool, device: str = "cpu") -> dict[str, Tensor]:
-    """What a refused step counts, and what follows, where no gradient has reached a weight."""
+    """What a refused step counts where no gradient has reached a weight, and that weight."""
     pairs = [Pair().to(device) for _ in range(2)]
     stacked = stack_modules(pairs)
     adam = StackedAdam(stacked, [torch.optim.Adam([each.idle]) for each in pairs], capturable=capturable)
-    tensors, refused = stacked.tensors(), torch.zeros(2, device=device)
-    adam.follow([tensors["slow_idle"]], [tensors["idle"]], 0.1)
-    adam.step(torch.tensor([1.0, NAN], device=device), refused)
-    share = (tensors["slow_idle"] / tensors["idle"]).detach()
-    return {"refused": refused.cpu(), "share": share.cpu()}
+    before, refused = stacked.tensors()["idle"].clone(), torch.zeros(2, device=device)
+    adam.look(torch.tensor([1.0, NAN], device=device), refused)
+    adam.step()
+    return {"refused": refused.cpu(), "moved": (stacked.tensors()["idle"] - before).detach().cpu()}

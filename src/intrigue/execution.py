@@ -208,7 +208,8 @@ class LossStep:
             loss.backward()
             if self._max_grad_norm:
                 torch.nn.utils.clip_grad_norm_(self._parameters, self._max_grad_norm, foreach=True)
-            self._guard.step(loss)
+            self._guard.look(loss)
+            self.optimizer.step()
         return noted.detach()
 
     def _changed(self) -> Iterable[Tensor]:

@@ -1,7 +1,7 @@
 """Optimiser steps that are skipped where the loss is not finite, without anybody looking at it.
 
 A device is not waited for: the fused optimiser itself is told to skip the step, and how often it did is read later.
-Where the optimiser's own kernels look at the losses (`cohort.adam_kernels`), nothing is computed before them.
+Where an optimiser looks at the losses in its own way (`cohort.adam`), that is what is done instead.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def judge(losses: Tensor, refused: Tensor, skip: Tensor) -> None:
 class Guard:
     """Stands before the steps of one fused optimiser, down the sum of `losses`.
 
-    `step`: takes the optimiser's step in its place. It is handed the losses and `refused`, and does what `judge` does.
+    `look`: does in its own way what `judge` does. It is handed the losses and `refused`.
     """
 
     def __init__(
@@ -32,24 +32,23 @@ class Guard:
         optimizer: torch.optim.Optimizer,
         device: torch.device,
         losses: int = 1,
-        step: Callable[[Tensor, Tensor], None] | None = None,
+        look: Callable[[Tensor, Tensor], None] | None = None,
     ) -> None:
-        self.optimizer, self._take = optimizer, step
+        self.optimizer, self._look = optimizer, look
         self.refused = torch.zeros(losses, device=device)
         """How often each loss was not finite since the last look."""
         # What a fused optimiser looks at before it changes anything; torch's gradient scaler sets the same.
         self._skip = torch.zeros((), device=device)
-        if step is None:
+        if look is None:
             vars(optimizer)["found_inf"] = self._skip
 
-    def step(self, loss: Tensor) -> None:
-        """One step of the optimiser, unless one of the losses it stands at is not finite."""
+    def look(self, loss: Tensor) -> None:
+        """Have the next step skipped if one of the losses it stands at is not finite."""
         each = loss.detach().view(self.refused.shape)
-        if self._take is None:
+        if self._look is None:
             judge(each, self.refused, self._skip)
-            self.optimizer.step()
         else:
-            self._take(each, self.refused)
+            self._look(each, self.refused)
 
     def tripped(self) -> list[int]:
         """Which losses were not finite since the last look, by their place. Waits for the device."""

@@ -1,8 +1,8 @@
 """One Adam for a stack of modules, of whose moments the optimiser of each seed sees its own row.
 
     adam = StackedAdam(stacked, [seed.optimizer for ...])     takes over what the seeds' optimisers have, if anything
-    adam.follow(slow, fast, rate)                             if there is something that follows the weights
-    adam.optimizer.zero_grad(); losses.sum().backward(); adam.step(losses, refused)
+    adam.optimizer.zero_grad(); losses.sum().backward()
+    adam.look(losses, refused); adam.step()                   a look may also come before the gradients
     optimizer_state(seed.optimizer)                           reads the live moments
     load_optimizer_state(seed.optimizer, ...); adam.adopt()   to be called again after a load: it exchanges the moments
 
@@ -18,7 +18,7 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from intrigue.cohort.adam_fused import adam_step, kernels_run_on
+from intrigue.cohort.adam_fused import Outlook, descend, kernels_run_on, look_ahead
 from intrigue.cohort.stack import Stacked
 from intrigue.errors import RunError
 from intrigue.guard import judge
@@ -60,59 +60,39 @@ class StackedAdam:
         floats = all(leaf.dtype == torch.float32 and leaf.is_contiguous() for leaf in self._leaves)
         # The kernels read the rate on the device, where it is a tensor for a capture.
         self._fused = capturable and plain and floats and kernels_run_on(self._leaves[0].device)
-        self._skip = torch.zeros((), device=self._leaves[0].device)
-        self._followers: list[Tensor] | None = None
-        self._others: tuple[list[Tensor], list[Tensor]] = [], []
-        self._follow_rate = 0.0
+        self._outlook = Outlook.blank(len(self._leaves), self._leaves[0].device)
+        if not self._fused:
+            vars(self.optimizer)["found_inf"] = self._outlook.skip  # looked at before anything changes
         self.adopt()
 
-    def follow(self, slow: Sequence[Tensor], fast: Sequence[Tensor], rate: float) -> None:
-        """From here on every step, skipped or not, is followed by slow ← slow + rate (fast − slow).
-
-        In the same pass over the memory if the kernels run and every leaf is among `fast`.
-        """
-        pairs = {id(weight): (one, weight) for one, weight in zip(slow, fast, strict=True)}
-        if self._fused and all(id(leaf) in pairs for leaf in self._leaves):
-            self._followers = [pairs.pop(id(leaf))[0] for leaf in self._leaves]
-        self._others = [one for one, _ in pairs.values()], [weight for _, weight in pairs.values()]
-        self._follow_rate = rate
+    @torch.no_grad()
+    def look(self, losses: Tensor, refused: Tensor) -> None:
+        """Have the next step skipped if one of `losses`, (S,), is not finite; count those in `refused`, (S,)."""
+        if self._fused:
+            group = self.optimizer.param_groups[0]
+            counts = [self.optimizer.state[leaf]["step"] for leaf in self._leaves]
+            look_ahead(self._outlook, counts, group["lr"], betas=group["betas"], losses=losses, refused=refused)
+        else:
+            judge(losses, refused, self._outlook.skip)
 
     @torch.no_grad()
-    def step(self, losses: Tensor, refused: Tensor) -> None:
-        """One step down the leaves' gradients; none where one of `losses`, (S,), is not finite.
-
-        Each that is not is counted in `refused`, (S,).
-        """
-        moved = [place for place, leaf in enumerate(self._leaves) if leaf.grad is not None]
-        if self._fused and moved:  # without a gradient no kernel runs that would look at the losses
-            self._by_kernels(moved, losses, refused)
-        else:
-            judge(losses, refused, self._skip)
-            vars(self.optimizer)["found_inf"] = self._skip  # looked at before anything changes
+    def step(self) -> None:
+        """One step down the leaves' gradients, after a look; a leaf without one stays where it is."""
+        if not self._fused:
             self.optimizer.step()
-        if self._others[0]:
-            torch._foreach_lerp_(*self._others, self._follow_rate)
-        if self._followers is not None:
-            for follower, leaf in zip(self._followers, self._leaves, strict=True):
-                if leaf.grad is None:  # the loss does not depend on it; as in torch's own step it stays where it is
-                    follower.lerp_(leaf, self._follow_rate)
-
-    def _by_kernels(self, moved: Sequence[int], losses: Tensor, refused: Tensor) -> None:
+            return
         group, state = self.optimizer.param_groups[0], self.optimizer.state
-        leaves = [self._leaves[place] for place in moved]
-        adam_step(
-            leaves,
-            [leaf.grad for leaf in leaves if leaf.grad is not None],
-            [state[leaf]["exp_avg"] for leaf in leaves],
-            [state[leaf]["exp_avg_sq"] for leaf in leaves],
-            [state[leaf]["step"] for leaf in leaves],
-            group["lr"],
+        moved = {place: leaf for place, leaf in enumerate(self._leaves) if leaf.grad is not None}
+        descend(
+            list(moved.values()),
+            [leaf.grad for leaf in moved.values() if leaf.grad is not None],
+            [state[leaf]["exp_avg"] for leaf in moved.values()],
+            [state[leaf]["exp_avg_sq"] for leaf in moved.values()],
+            [state[leaf]["step"] for leaf in moved.values()],
+            self._outlook,
+            places=list(moved),
             betas=group["betas"],
             eps=group["eps"],
-            losses=losses,
-            refused=refused,
-            followers=None if self._followers is None else [self._followers[place] for place in moved],
-            follow_rate=self._follow_rate,
         )
 
     @torch.no_grad()

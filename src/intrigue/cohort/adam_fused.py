@@ -1,5 +1,8 @@
 """The launch of `cohort.adam_kernels`. No host synchronisation anywhere; two kernels for each MOST_TENSORS tensors.
 
+    look_ahead(outlook, steps, rate, ...)    from the losses, while gradients are still computed
+    descend(weights, gradients, ..., outlook)
+
 torch's fused Adam hands 65536 entries to a block of threads: of a network with a million weights that is work for 16 of
 a GPU's multiprocessors, and the bandwidth of the others lies idle.
 """
@@ -10,6 +13,7 @@ import itertools
 import math
 import os
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,36 +26,82 @@ WARPS = 4  # of 32 threads each, so that a thread reads two times 16 bytes of ev
 MOST_TENSORS = 32
 
 
+class Outlook(NamedTuple):
+    """What `look_ahead` tells `descend`."""
+
+    corrections: Tensor
+    """(N, 2) of N tensors: η / (1 − β₁ᵗ) and 1 / √(1 − β₂ᵗ)."""
+    skip: Tensor
+    """A number (): whether the step is not to be taken."""
+
+    @classmethod
+    def blank(cls, tensors: int, device: torch.device) -> Outlook:
+        """Of so many tensors, before the first look."""
+        return cls(torch.zeros(tensors, 2, device=device), torch.zeros((), device=device))
+
+
 @torch.no_grad()
-def adam_step(
+def look_ahead(
+    outlook: Outlook,
+    steps: Sequence[Tensor],
+    rate: Tensor,
+    *,
+    betas: tuple[float, float],
+    losses: Tensor,
+    refused: Tensor,
+) -> None:
+    """What the next step of Adam will be like, from the counts of steps so far, a number () for each tensor.
+
+    It is to be skipped where one of `losses`, (S,), is not finite; each that is not is counted in `refused`, (S,).
+    """
+    from intrigue.cohort import adam_kernels  # not at the top: Triton is published for Linux only
+
+    _check_counts(steps)
+    _check_losses(losses, refused, steps)
+    logs = [math.log(beta) if beta else -math.inf for beta in betas]
+    seeds = losses.numel()
+    for start in range(0, len(steps), MOST_TENSORS):
+        some = tuple(steps[start : start + MOST_TENSORS])
+        adam_kernels.look[(len(some),)](
+            some, outlook.corrections[start:], rate, losses, losses.stride(0), refused, outlook.skip,
+            LOG_FIRST=logs[0], LOG_SECOND=logs[1], SEEDS=seeds, LANES=1 << (seeds - 1).bit_length(),
+            COUNT=start == 0, num_warps=1,
+        )  # fmt: skip
+    # Kernels write past autograd, which would otherwise not notice that a saved tensor has changed.
+    torch.autograd.graph.increment_version([refused, *outlook])
+
+
+@torch.no_grad()
+def descend(
     weights: Sequence[Tensor],
     gradients: Sequence[Tensor],
     firsts: Sequence[Tensor],
     seconds: Sequence[Tensor],
     steps: Sequence[Tensor],
-    rate: Tensor,
+    outlook: Outlook,
     *,
+    places: Sequence[int],
     betas: tuple[float, float],
     eps: float,
-    losses: Tensor,
-    refused: Tensor,
-    followers: Sequence[Tensor] | None = None,
-    follow_rate: float = 0.0,
 ) -> None:
-    """One step of Adam, in place, on the moments `firsts` and `seconds` and the counts `steps`, a number () each.
+    """One step of Adam, in place, on the weights, the moments `firsts` and `seconds` and the counts `steps`.
 
-    Nothing of that changes where one of `losses`, (S,), is not finite; each that is not is counted in `refused`, (S,).
-    `followers` move towards the weights by `follow_rate` after the step, and also where it was skipped.
+    Nothing of that changes if the step is to be skipped. `places`: which of those that were looked at they are.
     """
-    several = [weights, gradients, firsts, seconds, *([] if followers is None else [followers])]
-    _check(several, steps)
-    _check_losses(losses, refused, weights, steps)
+    from intrigue.cohort import adam_kernels
+
+    several = [weights, gradients, firsts, seconds]
+    _check(several, steps, places)
     for start in range(0, len(weights), MOST_TENSORS):
         those = slice(start, start + MOST_TENSORS)
-        some, counts = [tuple(each[those]) for each in several], tuple(steps[those])
-        _launch(some, counts, rate, betas, eps, losses, refused, follow_rate, count=start == 0)
-    # Kernels write past autograd, which would otherwise not notice that a saved tensor has changed.
-    for each in (weights, firsts, seconds, steps, [refused], *([] if followers is None else [followers])):
+        some = [tuple(each[those]) for each in (*several, steps)]
+        sizes = tuple(each.numel() for each in some[0])
+        ends = tuple(itertools.accumulate(max(1, -(-size // BLOCK)) for size in sizes))  # an empty one counts steps too
+        adam_kernels.descend[(ends[-1],)](
+            *some, outlook.corrections, outlook.skip, eps, SHARE_FIRST=1 - betas[0], SHARE_SECOND=1 - betas[1],
+            SIZES=sizes, BEGINS=(0, *ends[:-1]), PLACES=tuple(places[those]), BLOCK=BLOCK, num_warps=WARPS,
+        )  # fmt: skip
+    for each in (weights, firsts, seconds, steps):
         torch.autograd.graph.increment_version(list(each))
 
 
@@ -60,41 +110,9 @@ def kernels_run_on(device: torch.device) -> bool:
     return triton_works() and (device.type == "cuda" or os.environ.get("TRITON_INTERPRET") == "1")
 
 
-def _launch(
-    several: Sequence[tuple[Tensor, ...]],
-    steps: tuple[Tensor, ...],
-    rate: Tensor,
-    betas: tuple[float, float],
-    eps: float,
-    losses: Tensor,
-    refused: Tensor,
-    follow_rate: float,
-    *,
-    count: bool,
-) -> None:
-    """`count`: add to `refused`, which only one of several launches may do."""
-    from intrigue.cohort import adam_kernels  # not at the top: Triton is published for Linux only
-
-    weights, gradients, firsts, seconds, *rest = several
-    sizes = tuple(each.numel() for each in weights)
-    ends = tuple(itertools.accumulate(-(-size // BLOCK) for size in sizes))
-    device, seeds = losses.device, losses.numel()
-    corrections, skip = torch.empty(len(weights), 2, device=device), torch.empty((), device=device)
-    logs = [math.log(beta) if beta else -math.inf for beta in betas]
-    adam_kernels.advance[(len(steps),)](
-        steps, corrections, rate, losses, losses.stride(0), refused, skip, LOG_FIRST=logs[0], LOG_SECOND=logs[1],
-        SEEDS=seeds, LANES=1 << (seeds - 1).bit_length(), COUNT=count, num_warps=1,
-    )  # fmt: skip
-    adam_kernels.descend[(ends[-1],)](
-        weights, gradients, firsts, seconds, rest[0] if rest else (), corrections, skip, eps,
-        SHARE_FIRST=1 - betas[0], SHARE_SECOND=1 - betas[1], FOLLOW=bool(rest), SHARE=follow_rate,
-        SIZES=sizes, BEGINS=(0, *ends[:-1]), BLOCK=BLOCK, num_warps=WARPS,
-    )  # fmt: skip
-
-
-def _check(several: Sequence[Sequence[Tensor]], steps: Sequence[Tensor]) -> None:
+def _check(several: Sequence[Sequence[Tensor]], steps: Sequence[Tensor], places: Sequence[int]) -> None:
     """Kernels read memory as it lies: of another shape, type or layout they would read something else."""
-    if len({len(each) for each in (*several, steps)}) > 1:
+    if len({len(each) for each in (*several, steps, places)}) > 1:
         raise ValueError("the lists differ in length. Pass a tensor of each kind for every weight.")
     for weight, *others in zip(*several, strict=True):
         for each in (weight, *others):
@@ -105,11 +123,15 @@ def _check(several: Sequence[Sequence[Tensor]], steps: Sequence[Tensor]) -> None
                 )
             if each.device != weight.device:
                 raise ValueError(f"a tensor on {each.device} beside a weight on {weight.device}. Move it there.")
+    _check_counts(steps)
+
+
+def _check_counts(steps: Sequence[Tensor]) -> None:
     if any(each.dtype != torch.float32 or each.numel() != 1 for each in steps):
         raise ValueError("a count of steps is no float32 number ().")
 
 
-def _check_losses(losses: Tensor, refused: Tensor, weights: Sequence[Tensor], steps: Sequence[Tensor]) -> None:
+def _check_losses(losses: Tensor, refused: Tensor, steps: Sequence[Tensor]) -> None:
     if not steps:
         raise ValueError("no tensor to step, so that no kernel would look at the losses.")
     if losses.ndim != 1 or not losses.numel() or not losses.is_floating_point():
@@ -119,5 +141,5 @@ def _check_losses(losses: Tensor, refused: Tensor, weights: Sequence[Tensor], st
             f"counts of shape {tuple(refused.shape)}, {refused.dtype}, strides {refused.stride()} for "
             f"{losses.numel()} losses. They must be of the losses' shape, float32 and contiguous."
         )
-    if any(each.device != losses.device for each in (refused, *weights, *steps)):
-        raise ValueError(f"weights or counts are not where the losses are, on {losses.device}. Move them there.")
+    if any(each.device != losses.device for each in (refused, *steps)):
+        raise ValueError(f"counts are not where the losses are, on {losses.device}. Move them there.")

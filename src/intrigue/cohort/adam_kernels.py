@@ -1,14 +1,13 @@
-"""Triton kernels: Adam over several float32 tensors in one launch, and what follows their weights in the same pass.
+"""Triton kernels: Adam over several float32 tensors in one launch.
 
-    advance    whether all losses are finite; t ← t + 1 of every tensor, and from it what all its entries share
-    descend    one block of one tensor per program
+    look       whether all losses are finite, and what all entries of a tensor share, which hangs on t alone
+    descend    one block of one tensor per program, and t ← t + 1 of every tensor
 
 With g the gradient, t the steps including this one, and β₁, β₂, ε, η as in Kingma & Ba 2015, algorithm 1:
 
     m ← m + (1 − β₁) (g − m)
     v ← v + (1 − β₂) (g² − v)
     w ← w − η / (1 − β₁ᵗ) · m / (√v / √(1 − β₂ᵗ) + ε)
-    f ← f + τ (w − f)                                      a follower, from the weight as it is now
 
 Moments move towards what is new instead of being weighted with β: float32's 0.999 leaves 1 − β₂ off by 1.3e-5, and so v
 (as measured of torch 2.11's fused kernel); float32's 0.001 is off by 5e-8.
@@ -47,7 +46,7 @@ def between(old, new, SHARE: tl.constexpr):
 
 
 @triton.jit
-def advance(
+def look(
     steps, corrections, rate, losses, stride, refused, skip,
     LOG_FIRST: tl.constexpr, LOG_SECOND: tl.constexpr, SEEDS: tl.constexpr, LANES: tl.constexpr, COUNT: tl.constexpr,
 ):  # fmt: skip
@@ -57,11 +56,10 @@ def advance(
     is not is counted in `refused`. LANES: the next power of two.
     """
     place = tl.program_id(0)
-    step = chosen(steps, place)
     lane = tl.arange(0, LANES)
     # All that is read, first, so that a program waits for memory once.
     loss = tl.load(losses + lane * stride, mask=lane < SEEDS, other=0.0)
-    before = tl.load(step)
+    before = tl.load(chosen(steps, place))
     eta = tl.load(rate).to(tl.float64)
     if COUNT:
         counted = tl.load(refused + lane, mask=(lane < SEEDS) & (place == 0), other=0.0)
@@ -77,13 +75,12 @@ def advance(
     second = 1.0 - tl.exp(t * tl.full((), LOG_SECOND, tl.float64))
     tl.store(corrections + 2 * place, (eta / first).to(tl.float32))
     tl.store(corrections + 2 * place + 1, (1.0 / tl.sqrt(second)).to(tl.float32))
-    tl.store(step, tl.where(halt, before, before + 1.0))
 
 
 @triton.jit
 def _block(
-    weight, gradient, first, second, follower, inside, size, root, live, eps,
-    SHARE_FIRST: tl.constexpr, SHARE_SECOND: tl.constexpr, FOLLOW: tl.constexpr, SHARE: tl.constexpr,
+    weight, gradient, first, second, inside, size, root, live, eps,
+    SHARE_FIRST: tl.constexpr, SHARE_SECOND: tl.constexpr,
 ):  # fmt: skip
     """The entries at these pointers; `inside` says which of them exist, None: all."""
     # Everything is read before `live` is looked at, so that programs wait for memory once. Gradients and moments are
@@ -92,8 +89,6 @@ def _block(
     g = tl.load(gradient, mask=inside, eviction_policy="evict_first")
     m = tl.load(first, mask=inside, eviction_policy="evict_first")
     v = tl.load(second, mask=inside, eviction_policy="evict_first")
-    if FOLLOW:
-        f = tl.load(follower, mask=inside)
     m = between(m, g, SHARE_FIRST)
     v = between(v, g * g, SHARE_SECOND)
     moved = w - tl.div_rn(size * m, tl.sqrt_rn(v) * root + eps)
@@ -101,17 +96,18 @@ def _block(
         tl.store(weight, moved, mask=inside)
         tl.store(first, m, mask=inside, eviction_policy="evict_first")
         tl.store(second, v, mask=inside, eviction_policy="evict_first")
-    if FOLLOW:
-        tl.store(follower, between(f, tl.where(live, moved, w), SHARE), mask=inside)
 
 
 @triton.jit
 def descend(
-    weights, gradients, firsts, seconds, followers, corrections, skip, eps,
-    SHARE_FIRST: tl.constexpr, SHARE_SECOND: tl.constexpr, FOLLOW: tl.constexpr, SHARE: tl.constexpr,
-    SIZES: tl.constexpr, BEGINS: tl.constexpr, BLOCK: tl.constexpr,
+    weights, gradients, firsts, seconds, steps, corrections, skip, eps,
+    SHARE_FIRST: tl.constexpr, SHARE_SECOND: tl.constexpr,
+    SIZES: tl.constexpr, BEGINS: tl.constexpr, PLACES: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """SHARE_*: 1 − β; SHARE: τ. SIZES: entries of each tensor; BEGINS: the first program of each, of BLOCK entries."""
+    """SHARE_*: 1 − β. SIZES: entries of each tensor; BEGINS: the first program of each, of BLOCK entries.
+
+    PLACES: which of `corrections` are theirs.
+    """
     program = tl.program_id(0)
     place = tl.full((), 0, tl.int32)
     for i in tl.static_range(1, len(SIZES)):
@@ -123,20 +119,15 @@ def descend(
     gradient = chosen(gradients, place) + begin + lane
     first = chosen(firsts, place) + begin + lane
     second = chosen(seconds, place) + begin + lane
-    follower = weight
-    if FOLLOW:
-        follower = chosen(followers, place) + begin + lane
-    size = tl.load(corrections + 2 * place)
-    root = tl.load(corrections + 2 * place + 1)
+    shared = corrections + 2 * chosen(PLACES, place)
+    size, root = tl.load(shared), tl.load(shared + 1)
     live = tl.load(skip) == 0.0
     # Without a mask 16 bytes are read at a time; with one only where its edge were known to be a multiple of that.
     if left >= BLOCK:
-        _block(
-            weight, gradient, first, second, follower, None, size, root, live, eps,
-            SHARE_FIRST, SHARE_SECOND, FOLLOW, SHARE,
-        )  # fmt: skip
+        _block(weight, gradient, first, second, None, size, root, live, eps, SHARE_FIRST, SHARE_SECOND)
     else:
-        _block(
-            weight, gradient, first, second, follower, lane < left, size, root, live, eps,
-            SHARE_FIRST, SHARE_SECOND, FOLLOW, SHARE,
-        )  # fmt: skip
+        _block(weight, gradient, first, second, lane < left, size, root, live, eps, SHARE_FIRST, SHARE_SECOND)
+    # By one program of each tensor, the only one that reads its count; last, so that no memory is waited for twice.
+    step = chosen(steps, place)
+    counts = live & (begin == 0)
+    tl.store(step, tl.load(step, mask=counts, other=0.0) + 1.0, mask=counts)

@@ -8,6 +8,7 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
+from intrigue.beside import Beside
 from intrigue.cohort.adam import StackedAdam
 from intrigue.cohort.stack import Stacked, fuse_for_seeds
 from intrigue.errors import NonFiniteError
@@ -20,7 +21,8 @@ class Descent:
     """The optimiser of one loss of every seed; `solos` are the seeds' own, which see its moments.
 
     `compiled`: what is no matrix product is fused by torch.compile, forward and backward. `ahead`: a method that gives
-    the first of the loss's inputs, to be called by `begin`.
+    the first of the loss's inputs, to be called by `begin`. `aside`: where losses are looked at while gradients are
+    computed.
     """
 
     def __init__(
@@ -32,16 +34,17 @@ class Descent:
         *,
         compiled: bool,
         ahead: str = "",
+        aside: torch.cuda.Stream | None = None,
     ) -> None:
         device = solos[0].param_groups[0]["params"][0].device
         self._stacked, self._loss_of, self._refusal = stacked, loss_of, refusal
         self._losses = fuse_for_seeds(self._plain_losses) if compiled else self._plain_losses
-        self._name_ahead = ahead
+        self._name_ahead, self._aside = ahead, aside
         self._ahead = fuse_for_seeds(self._plain_ahead) if compiled else self._plain_ahead
         self._ones = torch.ones(stacked.size, device=device)
         self._adam = StackedAdam(stacked, solos, capturable=device.type == "cuda")
         self._leaves = [leaf for group in self._adam.optimizer.param_groups for leaf in group["params"]]
-        self._guard = Guard(self._adam.optimizer, device, stacked.size, self._adam.step)
+        self._guard = Guard(self._adam.optimizer, device, stacked.size, self._adam.look)
 
     def begin(self, *inputs: Any) -> Any:
         """What the loss is made of, with gradients, before the rest of its inputs are there."""
@@ -50,22 +53,24 @@ class Descent:
 
     def __call__(self, *inputs: Any) -> Tensor:
         """One step; what was noted, (S, ...)."""
-        losses, noted = self.slope(*inputs)
-        self.step(losses)
+        noted = self.slope(*inputs)
+        self.step()
         return noted
 
-    def slope(self, *inputs: Any) -> tuple[Tensor, Tensor]:
-        """The losses (S,), of which all gradients are there then, and what was noted, (S, ...). Changes no weight."""
+    def slope(self, *inputs: Any) -> Tensor:
+        """All gradients of the losses; what was noted, (S, ...). Changes no weight."""
         with fast_float32():
             self._adam.optimizer.zero_grad(set_to_none=True)
             losses, noted = self._losses(*inputs)
+            with Beside(self._aside) as looking:
+                self._guard.look(losses)
             torch.autograd.backward([losses], [self._ones], inputs=self._leaves)
-        return losses, noted
+            looking.wait()
+        return noted
 
-    def step(self, losses: Tensor) -> None:
-        """Down the slope that was found last."""
-        with fast_float32():
-            self._guard.step(losses)
+    def step(self) -> None:
+        """Down the slope that was found last, unless a loss there is not finite."""
+        self._adam.step()
 
     def _plain_losses(self, *inputs: Any) -> tuple[Tensor, Tensor]:
         losses, noted = self._stacked.call(self._loss_of, *inputs)
@@ -74,10 +79,6 @@ class Descent:
 
     def _plain_ahead(self, *inputs: Any) -> Any:
         return self._stacked.call(self._name_ahead, *inputs)
-
-    def follow(self, slow: Sequence[Tensor], fast: Sequence[Tensor], rate: float) -> None:
-        """From here on every step is followed by slow ← slow + rate (fast − slow)."""
-        self._adam.follow(slow, fast, rate)
 
     def changes(self) -> Iterator[Tensor]:
         """All that a step writes to."""

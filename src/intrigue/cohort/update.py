@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from typing import final
+from typing import Any, final
 
 import torch
 from torch import Generator, Tensor
@@ -44,7 +44,7 @@ NOTED = (
 PART = "intrinsic/part/"
 # Of work that could run at the same time a GPU takes first what has the lower number: what the critic waits for.
 RANK = -1
-RANKS = {"score": RANK - 1, "values": RANK, "actions": 0, "bonus": 0}
+RANKS = {"looks": RANK - 1, "score": RANK - 1, "values": RANK, "actions": 0, "bonus": 0}
 
 
 @final
@@ -59,6 +59,7 @@ class Update:
         self._idle = curiosity.cfg.idle
         self._coefficient = curiosity.coefficient()
         self._agents = agents
+        self._rate = agent.cfg.target_rate
         self._curiosities = stack_modules([each.curiosity for each in parts])
         device = agent.middle.device
         # On a CPU there is little to gain from fusing the draw, and much to wait for.
@@ -68,14 +69,15 @@ class Update:
         self._chance = Dice([each.collector.replay.rng for each in parts], (2, size), "uniform")
         self._noise = Dice([each.streams["update"] for each in parts], (2, size, width), "normal")
         self._bonus_draws = Lanes([each.curiosity.streams["reward"] for each in parts])
-        self._slow, fast = (_named(agents, name) for name in ("target.", "critic."))
+        self._slow, self._fast = (_named(agents, name) for name in ("target.", "critic."))
         solos = [each.agent for each in parts if isinstance(each.agent, DDPG)]
         criticism, action = (
             [getattr(each, name).optimizer for each in solos] for name in ("critic_step", "actor_step")
         )
-        self._critic = Descent(agents, DDPG.value_loss, criticism, ddpg.REFUSAL, compiled=compiled, ahead="values")
-        self._critic.follow(self._slow, fast, agent.cfg.target_rate)
-        self._actor = Descent(agents, DDPG.proposal_loss, action, ddpg.REFUSAL, compiled=compiled, ahead="proposed")
+        self._branches = {name: torch.cuda.Stream(device, rank) if captured else None for name, rank in RANKS.items()}
+        how: dict[str, Any] = {"compiled": compiled, "aside": self._branches["looks"]}
+        self._critic = Descent(agents, DDPG.value_loss, criticism, ddpg.REFUSAL, ahead="values", **how)
+        self._actor = Descent(agents, DDPG.proposal_loss, action, ddpg.REFUSAL, ahead="proposed", **how)
         some = torch.zeros(len(parts), 2, size, dtype=torch.float64, device=device)
         names, draws = self._looked_at(some)
         learners = [each.curiosity.learner.step for each in parts]
@@ -94,7 +96,6 @@ class Update:
         self._next_action = fuse_for_seeds(self._plain_next_action) if fuse else self._plain_next_action
         self._next_value = fuse_for_seeds(self._plain_next_value) if fuse else self._plain_next_value
         self._note = fuse_for_seeds(self._plain_note) if fuse else self._plain_note
-        self._branches = {name: torch.cuda.Stream(device, rank) if captured else None for name, rank in RANKS.items()}
         generators = [*self._chance.registered, *self._noise.registered, *self._bonus_draws.generators]
         self._captured = Captured(self._branched, generators, self._changes, rank=RANK) if captured else None
         self.count = 0
@@ -130,7 +131,7 @@ class Update:
         """Branches that wait for nothing of each other run beside each other:
 
         draw ─┬─ score ──────────────────────────────────────┬─► critic steps ─┬─► actor steps
-              └─ next actions ─┬─ their values ──────────────┤                 │
+              └─ next actions ─┬─ their values ──────────────┤                 ├─ target follows
                                ├─ values ────────────────────┘                 │
                                ├─ actions that the actor proposes ─────────────┘
                                └─ gradients of the bonus's models, which step once there is a score
@@ -160,11 +161,14 @@ class Update:
         scoring.wait()
         valuing.wait()
         first = self._critic(values, mixed.reward.flatten(1), rows.discount, value, rows.counts)
+        with Beside(self._branches["values"]) as following, torch.no_grad():
+            torch._foreach_lerp_(self._slow, self._fast, self._rate)
         proposing.wait()
-        losses, second = self._actor.slope(proposed, rows.obs, rows.skill, rows.counts)
+        second = self._actor.slope(proposed, rows.obs, rows.skill, rows.counts)
         with Beside(self._branches["bonus"]) as learning, torch.no_grad():
             self._sums.add_(torch.cat([noted, first, second], -1))
-        self._actor.step(losses)
+        self._actor.step()
+        following.wait()
         learning.wait()
 
     def _plain_prepare(self, batch: Transitions) -> Prepared | None:
@@ -202,10 +206,10 @@ class Update:
         slope = None if self._bonus is None else self._bonus.slope(prepared, self._bonus_draws)
         scoring.wait()
         if self._bonus is not None and slope is not None:
-            self._bonus.step(slope[0])
+            self._bonus.step()
         if not self._idle:
             self._curiosities.call(_observe, prepared, parts)
-        return torch.zeros_like(like) if slope is None else slope[1]
+        return torch.zeros_like(like) if slope is None else slope
 
     @torch.no_grad()
     def _plain_note(self, raw: Tensor, mixed: Mixed, loss: Tensor, parts: Parts) -> Tensor:
