@@ -96,6 +96,7 @@ class Update:
         self._next_action = fuse_for_seeds(self._plain_next_action) if fuse else self._plain_next_action
         self._next_value = fuse_for_seeds(self._plain_next_value) if fuse else self._plain_next_value
         self._note = fuse_for_seeds(self._plain_note) if fuse else self._plain_note
+        self._sum = fuse_for_seeds(self._plain_sum) if fuse else self._plain_sum
         generators = [*self._chance.registered, *self._noise.registered, *self._bonus_draws.generators]
         self._captured = Captured(self._branched, generators, self._changes, rank=RANK) if captured else None
         self.count = 0
@@ -166,7 +167,7 @@ class Update:
         proposing.wait()
         second = self._actor.slope(proposed, rows.obs, rows.skill, rows.counts)
         with Beside(self._branches["bonus"]) as learning, torch.no_grad():
-            self._sums.add_(torch.cat([noted, first, second], -1))
+            self._sum(noted, first, second)
         self._actor.step()
         following.wait()
         learning.wait()
@@ -219,6 +220,10 @@ class Update:
         made_of = (part.flatten(1).mean(-1) for part in parts.values())
         values = (mean, spread.sqrt(), flat.amax(-1), mean / mixed.scale, mixed.scale, loss, *made_of)
         return torch.stack(values, -1)
+
+    @torch.no_grad()
+    def _plain_sum(self, *noted: Tensor) -> None:
+        self._sums.add_(torch.cat(noted, -1))
 
     @torch.no_grad()
     def _looked_at(self, chance: Tensor) -> tuple[list[str], bool]:
