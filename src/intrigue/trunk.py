@@ -26,14 +26,12 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor, library, nn
-from torch.nn import functional
 
 from intrigue.mapped import axis_first
 from intrigue.precision import tf32_allowed
 from intrigue.triton_there import triton_works
 
 MOST_INPUTS = 128  # more are cuBLAS's: all weights go through every program
-FOUR = 4  # numbers of float32 in the 16 bytes that a GPU's fast kernels take of a row at a time
 OUTPUTS = (32, 64, 128, 256, 512, 1024)  # powers of two, as Triton's blocks are; a row of more does not fit registers
 
 TRITON_WORKS = triton_works()
@@ -177,17 +175,11 @@ def _gradients(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
     y, x, weight, bias, gain = ctx.saved_tensors
     of_x, of_weight, *of_rest = ctx.needs_input_grad[:5]
     dp, parts = TRUNK_BACKWARD(dy, y, x, weight, bias, gain, ctx.eps, ctx.exact, any(of_rest))
-    dx = _of_rows(dp, weight) if of_x else None
+    dx = dp @ weight if of_x else None
     dweight = dp.mT @ x if of_weight else None
     dgain, dshift, dbias = parts.sum(-3).unbind(-2)
     rest = (each if wanted else None for each, wanted in zip((dbias, dgain, dshift), of_rest, strict=True))
     return dx, dweight, *rest, None, None
-
-
-def _of_rows(dp: Tensor, weight: Tensor) -> Tensor:
-    """∂p W, with zeros beside W up to a multiple of FOUR columns: 30 of them took a GPU's library 16 µs (H200)."""
-    width = weight.shape[-1]
-    return (dp @ functional.pad(weight, (0, -width % FOUR)))[..., :width]
 
 
 def _refuse(ctx: Any, *gradients: Tensor | None) -> None:

@@ -1,20 +1,29 @@
-"""Wide linear layers: their products in what was chosen for them (`precision`).
+"""Wide linear layers: their products in what was chosen for them (`precision`), and gradients where they belong.
 
     y = x Wᵀ + b         x (B, K), W (H, K); factors and the product in bfloat16, the bias added in float32
+    ∂x = ∂y W            ∂W = ∂yᵀ x
 
+The product is an operator of its own for the sake of its gradient. Of several seeds together torch computes ∂W as the
+transpose of xᵀ ∂y, and then copies all of it into the layout of W: 70 µs for eight seeds of 1024 × 1024 (H200).
 K is filled up with zeros to a multiple of EIGHT: a GPU's fast kernels take rows of 16 bytes at a time, others took
 three times as long for K = 1030.
 """
 
 from __future__ import annotations
 
-from torch import Tensor, nn
+from typing import Any
+
+import torch
+from torch import Tensor, library, nn
 from torch.nn import functional
 
+from intrigue.mapped import axis_first
 from intrigue.precision import takes_bfloat16
-from intrigue.products import define_product
 
 EIGHT = 8  # numbers of bfloat16 in 16 bytes
+
+_LIBRARY = library.Library("intrigue", "FRAGMENT")
+_LIBRARY.define("wide_product(Tensor x, Tensor weight) -> Tensor")
 
 
 def wide_linear(layer: nn.Module, rows: Tensor) -> Tensor:
@@ -29,8 +38,36 @@ def wide_linear(layer: nn.Module, rows: Tensor) -> Tensor:
     return product + layer.bias
 
 
-def _of_rows(dy: Tensor, weight: Tensor) -> Tensor:
-    return dy @ weight
+def _product(x: Tensor, weight: Tensor) -> Tensor:
+    return x @ weight.mT
 
 
-PRODUCT = define_product("wide_product", _of_rows)
+def _fake_product(x: Tensor, weight: Tensor) -> Tensor:
+    return x.new_empty((*x.shape[:-1], weight.shape[-2]))
+
+
+_LIBRARY.impl("wide_product", _product, "CompositeExplicitAutograd")
+library.register_fake("intrigue::wide_product", _fake_product, lib=_LIBRARY)
+
+PRODUCT = torch.ops.intrigue.wide_product.default
+
+
+def _keep(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
+    del output
+    ctx.save_for_backward(*inputs)
+
+
+def _gradients(ctx: Any, dy: Tensor) -> tuple[Tensor | None, Tensor | None]:
+    x, weight = ctx.saved_tensors
+    of_x, of_weight = ctx.needs_input_grad
+    return dy @ weight if of_x else None, dy.mT @ x if of_weight else None
+
+
+library.register_autograd("intrigue::wide_product", _gradients, setup_context=_keep, lib=_LIBRARY)
+
+
+def _vmap_product(info: Any, in_dims: tuple[int | None, int | None], x: Tensor, weight: Tensor) -> tuple[Tensor, int]:
+    return PRODUCT(*axis_first((x, weight), in_dims, info.batch_size)), 0
+
+
+library.register_vmap("intrigue::wide_product", _vmap_product, lib=_LIBRARY)

@@ -13,7 +13,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from intrigue.narrow import narrow_linear
 from intrigue.networks import EnsembleLinear, init_orthogonal, mlp
 from intrigue.precision import wide_products
 from intrigue.trunk import Trunk
@@ -32,7 +31,8 @@ class Actor(nn.Module):
     def forward(self, obs: Tensor, skill: Tensor) -> Tensor:
         """(B, S), (B, K) -> (B, A)."""
         seen = self.trunk(torch.cat([obs, skill], -1))
-        return narrow_linear(self.policy[2], wide_linear(self.policy[0], seen).relu()).tanh()
+        mean: Tensor = self.policy[2](wide_linear(self.policy[0], seen).relu())
+        return mean.tanh()
 
 
 class TwinCritic(nn.Module):

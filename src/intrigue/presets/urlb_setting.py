@@ -29,7 +29,7 @@ def pretraining() -> Layer:
         "run.snapshots": SNAPSHOTS,
         "run.products": "bfloat16",  # ours: an update of one seed is a fifth faster with it (docs/dmc.md)
         "pool.num_envs": 1,  # URLB
-        "pool.workers": 1,  # ours: it steps while this process hands updates to a GPU (docs/dmc.md); results are the same
+        "pool.workers": 1,  # ours: it steps while this process keeps a GPU busy (docs/dmc.md)
         "agent": "ddpg",
         **_ddpg(),
         **_bonus_alone(),
