@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from intrigue.bench import train_replay, train_rollouts
 from intrigue.bench.phase_clock import PhaseClock
 from intrigue.bench.replay_engine import OneByOne
 from intrigue.bench.together_engine import engine_of
-from intrigue.bench.train_replay import Timed, fill, projection, speeds, train
+from intrigue.bench.train_replay import Timed, back_to_back, fill, projection, speeds, train
 from intrigue.cli import main
 from intrigue.config import resolve
 from intrigue.presets import preset_layer
@@ -158,6 +159,19 @@ def test_time_runs_out_only_after_enough_updates() -> None:
     assert set(found.shares()) == {"update", "rest"}, "phases that are not told apart are not made up"
 
 
+def test_back_to_back_is_the_mean_of_all_updates() -> None:
+    class Engine:
+        clock, done = PhaseClock(torch.device("cpu")), 0
+
+        def update(self) -> None:
+            self.done += 1
+            time.sleep(0.02 if self.done == 3 else 0.0)
+
+    engine = Engine()
+    assert 5 <= back_to_back(engine, 4) < 15
+    assert engine.done == 4
+
+
 def test_figures_by_hand() -> None:
     """Three seeds: 40 steps of each in 2 s, updates of 10, 20 and 60 ms; a run of 1,000 steps, 100 of them random."""
     found = Timed(40, 2.0, {"update": [0.06, 0.01, 0.02], "act": [0.5, 0.25], "step": [0.25]})
@@ -188,4 +202,5 @@ def test_on_a_gpu(tmp_path: Path) -> None:
     assert sum(found["shares"].values()) > 0.9, "what is not told apart is the rest; what overlaps counts twice"
     # Events and the host's clock tell the same: the updates are within the whole, and most of it.
     assert 0 < 50e-3 * found["update_milliseconds"] < 1.5 * found["wall_seconds"]
+    assert 0 < found["update_milliseconds_back_to_back"] < 1.5 * found["update_milliseconds"]
     assert found["device_peak_mib"] > 50

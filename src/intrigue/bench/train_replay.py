@@ -22,6 +22,7 @@ import torch
 from intrigue.bench.env_rates import stepping_together
 from intrigue.bench.machine import machine
 from intrigue.bench.memory import resident_peak
+from intrigue.bench.phase_clock import PhaseClock
 from intrigue.bench.replay_engine import PHASES, Engine
 from intrigue.bench.together_engine import engine_of
 from intrigue.config import RunConfig
@@ -87,6 +88,7 @@ def measured(
         train(engine, envs, max(1, SETTLING[device.type] // len(seeds)))
         found = train(engine, envs, count, MOST_SECONDS if updates is None else math.inf, _progress)
         engine.clock.leave()
+        alone = back_to_back(engine, count) if device.type == "cuda" else None
         after = stepping_together(pools, CEILING_SECONDS)
         return {
             "target": "train",
@@ -106,6 +108,7 @@ def measured(
             "ceiling_before": before,
             "ceiling_after": after,
             **speeds(found, count, len(seeds), (before + after) / 2),
+            "update_milliseconds_back_to_back": alone,
             **projection(cfg.run.steps, plan, found, len(seeds), (before + after) / 2),
             "frames": cfg.run.steps * pools[0].frames_per_step,
             "host_peak_mib": resident_peak() / 2**20,
@@ -143,6 +146,19 @@ def train(
     spans = engine.clock.seconds()
     (wall,) = spans.pop("all")
     return Timed(step, wall, spans)
+
+
+def back_to_back(engine: Engine, updates: int) -> float:
+    """Milliseconds of an update among so many without a step between them: what a GPU takes, whatever the host does.
+
+    In training a GPU that has nothing else to do waits for the launch, and acting comes in between.
+    """
+    clock = PhaseClock(engine.clock.device)
+    with clock.span("all"):
+        for _ in range(updates):
+            engine.update()
+    (seconds,) = clock.seconds()["all"]
+    return 1e3 * seconds / updates
 
 
 def speeds(found: Timed, asked: int, seeds: int, ceiling: float) -> dict[str, Any]:
@@ -184,7 +200,8 @@ def told(figures: dict[str, Any]) -> str:
     digits = 3 if figures["update_milliseconds"] < 10 else 1
     alone = f", {figures['update_milliseconds_per_seed']:.{digits}f} per seed" if seeds > 1 else ""
     apart = f", {figures['steps_per_second_per_seed']:,.1f} per seed" if seeds > 1 else ""
-    behind = figures["staleness_updates"]
+    behind, dense = figures["staleness_updates"], figures["update_milliseconds_back_to_back"]
+    no_steps = "" if dense is None else f"  back to back      {dense:>10,.{digits}f} ms, without steps in between\n"
     whole = f"{figures['whole_steps']:,} steps ({figures['frames']:,} frames), {figures['whole_updates']:,} updates"
     whole += " of each seed" if seeds > 1 else ""
     return (
@@ -193,6 +210,7 @@ def told(figures: dict[str, Any]) -> str:
         f"  one update        {figures['update_milliseconds']:>10,.{digits}f} ms{alone}; median of "
         f"{figures['updates']}, {figures['update_milliseconds_tenth']:,.{digits}f} to "
         f"{figures['update_milliseconds_nine_tenths']:,.{digits}f} from tenth to ninth tenth\n"
+        f"{no_steps}"
         f"  training          {figures['steps_per_second']:>10,.1f} steps/s{apart}\n"
         f"  random actions    {figures['ceiling_before']:>10,.0f} steps/s before, "
         f"{figures['ceiling_after']:,.0f} after, same pool\n"

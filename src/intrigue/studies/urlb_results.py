@@ -2,6 +2,7 @@
 
 Compared is like with like. In each domain only runs from its longest pre-training count (and those from scratch); all
 are read at the last evaluation of the shortest, and one that did not reach half of the longest is left out instead.
+None is read after the 100k frames at which URLB's scores are: one that went on counts as it was there.
 Every run left out is named. `-small` sizes are only compared among themselves.
 """
 
@@ -68,6 +69,14 @@ def tuned_results(runs: Sequence[Tuning]) -> TunedResults:
     """The scores of these runs. Raises ConfigError when there is none."""
     if not runs:
         raise ConfigError("no run has a score. Accepted: fine-tunings with at least one evaluation.")
+    notes = [
+        f"Left out: {run}, which was first evaluated at frame {run.frames[0]:,}, after {FINETUNE_FRAMES:,}."
+        for run in runs
+        if run.frames[0] > FINETUNE_FRAMES
+    ]
+    runs = [run.until(FINETUNE_FRAMES) for run in runs if run.frames[0] <= FINETUNE_FRAMES]
+    if not runs:
+        raise ConfigError(f"no run was evaluated within its first {FINETUNE_FRAMES:,} frames, where scores are read.")
     small = all(run.name.preset.endswith(SMALL) for run in runs)
     snapshots: dict[str, int] = {}
     for run in runs:
@@ -75,7 +84,7 @@ def tuned_results(runs: Sequence[Tuning]) -> TunedResults:
             domain = domain_of(run.task)
             snapshots[domain] = max(snapshots.get(domain, 0), run.snapshot)
     usual = [run for run in runs if run.snapshot in (0, snapshots.get(domain_of(run.task), 0))]
-    notes = _shorter_pretrainings([run for run in runs if run not in usual], snapshots)
+    notes += _shorter_pretrainings([run for run in runs if run not in usual], snapshots)
     longest = max(run.last for run in usual)
     kept = [run for run in usual if run.last >= LEFT_BEHIND * longest]
     notes += [

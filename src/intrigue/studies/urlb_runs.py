@@ -70,6 +70,11 @@ class Tuning:
         """The same for a picture."""
         return Curve(self.task, self.name, self.seed, self.frames, self.returns, self.source)
 
+    def until(self, frames: int) -> Tuning:
+        """The same run as it was there."""
+        early = self.frames <= frames
+        return replace(self, frames=self.frames[early], returns=self.returns[early])
+
     def at(self, frames: int) -> float:
         """The score of the last evaluation up to there."""
         return self.curve.at(frames)
