@@ -386,6 +386,18 @@ def test_table_from_a_file_of_the_command(capsys, tmp_path, monkeypatch):
     assert not Path("other").exists()
 
 
+def test_the_documentation_quotes_our_runs():
+    root = Path(__file__).parents[2]
+    results = tuned_results(gathered([root / "results" / "urlb-h200.csv"]))
+    page = (root / "docs" / "studies.md").read_text()
+    shown = [METHODS[label].name for label in ("scratch", "NNM")]
+    for task in tasks_of("walker"):
+        scores = " | ".join(f"{results.raw(name, task)[0]:.0f}" for name in shown)
+        assert f"| `{task}` | {scores} | {PAPER_12['NNM'][task]} | {EXPERTS[task]:g} |" in page
+    means = " | ".join(f"{results.shares(name, tasks_of('walker')).mean():.3f}" for name in shown)
+    assert f"| mean share of the expert's | {means} | 0.915 | |" in page
+
+
 def test_the_documentation_quotes_what_is_computed():
     page = " ".join((Path(__file__).parents[2] / "docs" / "studies.md").read_text().split())
     found = recheck_table4()

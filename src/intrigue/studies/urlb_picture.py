@@ -7,7 +7,7 @@ independent rerun a hollow square.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,16 +59,17 @@ def draw_scores(results: TunedResults, folder: Path, title: str) -> list[Path]:
     with drawing():
         figure = new_figure(max(7.2, 3.0 + 2.6 * len(panels)), 1.9 + 0.34 * max(3, len(labels)))
         axes = figure.subplots(1, max(1, len(panels)), squeeze=False, sharey=True, sharex=True)[0]
+        sources: set[str] = set()
         for place, (name, tasks) in zip(axes, panels, strict=False):
-            _means(place, results, table, tasks)
+            sources |= _means(place, results, table, tasks)
             fewer = "1 task" if len(tasks) == 1 else f"{len(tasks)} tasks"
             place.set_title(f"{name}, {fewer}", fontsize=11)
             place.set_xlabel("mean score / expert")
-        axes[0].set_xlim(left=0)  # once all is drawn: the panels share their limits
+        axes[0].set_xlim(0, 1.03 * axes[0].get_xlim()[1])  # once all is drawn: the panels share their limits
         axes[0].set_yticks(range(len(labels)), labels)
         axes[0].set_ylim(len(labels) - 0.5, -0.5)
         figure.suptitle(f"{title}\n{_budget(results)}", fontsize=12)
-        figure.legend(handles=_legend(), loc="outside lower center", ncols=3, fontsize=10)
+        figure.legend(handles=_legend(sources), loc="outside lower center", ncols=3, fontsize=10)
         return _written(figure, folder, "scores", title)
 
 
@@ -101,8 +102,9 @@ def draw_tunings(
         return _written(figure, folder, "curves", title)
 
 
-def _means(axes: Axes, results: TunedResults, table: TunedTable, tasks: Sequence[str]) -> None:
-    labels = list(table.held)
+def _means(axes: Axes, results: TunedResults, table: TunedTable, tasks: Sequence[str]) -> set[str]:
+    """The published sources that have a mark here."""
+    labels, sources = list(table.held), set()
     for row, label in enumerate(labels):
         color, method = color_of(label, labels), method_of(table.held[label])
         columns: dict[str, Column] = (
@@ -110,6 +112,7 @@ def _means(axes: Axes, results: TunedResults, table: TunedTable, tasks: Sequence
         )
         for source, column in columns.items():
             if all(task in column for task in tasks):
+                sources.add(source)
                 value = shares(column, tasks).mean()
                 axes.plot([value], [row], marker=MARKS[source], color=color, markerfacecolor="none", markersize=8)
         mine = [task for task in tasks if results.raw(table.held[label], task)]
@@ -121,6 +124,7 @@ def _means(axes: Axes, results: TunedResults, table: TunedTable, tasks: Sequence
             axes.plot(interval, [row, row], color=color, linewidth=2.4, solid_capstyle="butt")
         axes.plot([AGGREGATES["mean"](scores)], [row], marker="o", color=color, markersize=7)
     axes.tick_params(axis="y", length=0)
+    return sources
 
 
 def _curves(axes: Axes, results: TunedResults, task: str, names: dict[str, Name]) -> None:
@@ -141,7 +145,7 @@ def _curves(axes: Axes, results: TunedResults, task: str, names: dict[str, Name]
             axes.plot([100_000], [printed.score], marker="D", color=color, markerfacecolor="none", markersize=7)
     axes.set_title(task, fontsize=11, pad=17)
     axes.text(0, 1.03, f"expert {EXPERTS[task]:g}", transform=axes.transAxes, fontsize=8, color="#555555")
-    axes.set_xlim(left=0)
+    axes.set_xlim(0, 1.03 * axes.get_xlim()[1])  # room for half a mark at the last frame
     axes.set_ylim(0, 1.06 * axes.get_ylim()[1])
     if EXPERTS[task] <= axes.get_ylim()[1]:
         axes.axhline(EXPERTS[task], color="#9A9A9A", linewidth=1.0, linestyle=(0, (5, 4)), zorder=0)
@@ -156,14 +160,14 @@ def _budget(results: TunedResults) -> str:
     return f"{' or '.join(sorted(lengths))} frames without a reward, {short_count(results.frames)} with one"
 
 
-def _legend() -> list[Line2D]:
+def _legend(sources: Collection[str]) -> list[Line2D]:
     from matplotlib.lines import Line2D
 
     ours: dict[str, Any] = {"color": "#555555", "marker": "o", "linewidth": 2.4}
+    published = {"paper": "paper", "rerun": "rerun by others"}
     return [
         Line2D([], [], label="ours, 95 % over seeds", **ours),
-        _mark("paper", "#555555", "paper"),
-        _mark("rerun", "#555555", "rerun by others"),
+        *(_mark(source, "#555555", label) for source, label in published.items() if source in sources),
     ]
 
 
