@@ -132,6 +132,17 @@ MUTANTS = {
         "guard.py", "    skip.copy_(bad.any())\n", "",
         "tests/cohort/test_cohort.py::test_a_loss_that_is_not_finite_changes_no_weight_and_stops_the_run",
     ),
+    "the target stays where it was": Mutant(
+        "cohort/update.py", "torch._foreach_lerp_(self._slow, self._fast, self._rate)", "pass",
+        "tests/cohort/test_cohort.py::test_each_seed_is_what_it_is_alone",
+    ),
+    "a kernel does not count its steps": Mutant(
+        "cohort/adam_kernels.py", "other=0.0) + 1.0, mask=counts)", "other=0.0), mask=counts)",
+        "tests/cohort/test_adam_kernel.py",
+    ),
+    "a kernel takes another weight's correction": Mutant(
+        "cohort/adam_kernels.py", "2 * chosen(PLACES, place)", "2 * place", "tests/cohort/test_adam_kernel.py",
+    ),
 }  # fmt: skip
 
 
