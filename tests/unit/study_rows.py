@@ -12,6 +12,7 @@ from intrigue.presets import preset_layer
 from intrigue.run.folder import RunFolder
 
 TUNED = {"curiosity.int_coef": 0.0, "curiosity.ext_coef": 1.0, "curiosity.idle": True, "agent.n_step": 3}
+LINE = "walker,walker_run,nnm-urlb,,0,2000000,{},{},1,10,796,5"  # of a file; frames and return to be filled in
 
 
 def table_of(path: Path) -> list[dict[str, str]]:
