@@ -164,7 +164,7 @@ def stacked_steps(seeds: int, *, capturable: bool, device: str = "cpu") -> list[
     solos = [torch.optim.Adam([each.layer.weight, each.layer.bias, each.idle], lr=0.02, eps=1e-5) for each in pairs]
     stacked = stack_modules(pairs)
     adam = StackedAdam(stacked, solos, capturable=capturable)
-    guard = Guard(adam.optimizer, torch.device(device), seeds, adam.look)
+    guard = Guard(adam.look, torch.device(device), seeds)
     for time in range(5):
         x = torch.randn(seeds, 8, 40, generator=torch.Generator().manual_seed(time)).to(device)
         adam.optimizer.zero_grad()

@@ -20,7 +20,7 @@ import torch
 from torch import Generator, Tensor
 
 from intrigue.errors import ConfigError, NonFiniteError, Problem
-from intrigue.guard import Guard
+from intrigue.guard import Guard, skipping
 from intrigue.optim import descend
 from intrigue.precision import fast_float32
 
@@ -171,7 +171,7 @@ class LossStep:
         self._captured = Captured(self._whole_step, generators, self._changed) if graph else None
         if graph:
             _prime(self.optimizer)
-            self._guard = Guard(self.optimizer, device)
+            self._guard = Guard(skipping(self.optimizer, device), device)
 
     def set_learning_rate(self, rate: float) -> None:
         """The rate of the steps to come."""

@@ -129,7 +129,7 @@ MUTANTS = {
         "tests/unit/test_expansion.py",
     ),
     "a step that is not finite is taken": Mutant(
-        "guard.py", "    skip.copy_(bad.any())\n", "",
+        "guard.py", "        skip.copy_(bad.any())\n", "",
         "tests/cohort/test_cohort.py::test_a_loss_that_is_not_finite_changes_no_weight_and_stops_the_run",
     ),
     "the target stays where it was": Mutant(

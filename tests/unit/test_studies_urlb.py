@@ -115,7 +115,7 @@ def test_no_run_is_read_after_the_frames_of_urlb(tmp_path):
     """A control that learned on to 500,000 frames neither hides those that did not, nor counts with what it became."""
     marks = np.array([50_000, 100_000, 500_000])
     on = Tuning("walker_run", METHODS["scratch"].name, 0, 0, marks, np.array([10.0, 20.0, 700.0]))
-    late = Tuning("walker_flip", METHODS["scratch"].name, 0, 0, np.array([150_000]), np.array([300.0]))
+    late = Tuning("walker_flip", METHODS["scratch"].name, 0, 0, np.array([150_000.0]), np.array([300.0]))
     found = tuned_results([on, late, tuning("walker_run", "NNM", 0.5)])
     assert found.frames == 100_000
     assert found.raw(METHODS["scratch"].name, "walker_run") == [20.0]

@@ -21,7 +21,7 @@ from torch import Tensor
 from intrigue.cohort.adam_fused import Outlook, descend, kernels_run_on, look_ahead
 from intrigue.cohort.stack import Stacked
 from intrigue.errors import RunError
-from intrigue.guard import judge
+from intrigue.guard import skipping
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
 SETTINGS = ("betas", "eps", "weight_decay", "amsgrad", "maximize")  # of a group, all but the rate
@@ -61,19 +61,15 @@ class StackedAdam:
         # The kernels read the rate on the device, where it is a tensor for a capture.
         self._fused = capturable and plain and floats and kernels_run_on(self._leaves[0].device)
         self._outlook = Outlook.blank(len(self._leaves), self._leaves[0].device)
-        if not self._fused:
-            vars(self.optimizer)["found_inf"] = self._outlook.skip  # looked at before anything changes
+        self.look = self._by_kernel if self._fused else skipping(self.optimizer, self._leaves[0].device)
+        """To be given each seed's loss, and counts of those that were not finite (`intrigue.guard`)."""
         self.adopt()
 
     @torch.no_grad()
-    def look(self, losses: Tensor, refused: Tensor) -> None:
-        """Have the next step skipped if one of `losses`, (S,), is not finite; count those in `refused`, (S,)."""
-        if self._fused:
-            group = self.optimizer.param_groups[0]
-            counts = [self.optimizer.state[leaf]["step"] for leaf in self._leaves]
-            look_ahead(self._outlook, counts, group["lr"], betas=group["betas"], losses=losses, refused=refused)
-        else:
-            judge(losses, refused, self._outlook.skip)
+    def _by_kernel(self, losses: Tensor, refused: Tensor) -> None:
+        group = self.optimizer.param_groups[0]
+        counts = [self.optimizer.state[leaf]["step"] for leaf in self._leaves]
+        look_ahead(self._outlook, counts, group["lr"], betas=group["betas"], losses=losses, refused=refused)
 
     @torch.no_grad()
     def step(self) -> None:

@@ -67,8 +67,6 @@ def look_ahead(
             LOG_FIRST=logs[0], LOG_SECOND=logs[1], SEEDS=seeds, LANES=1 << (seeds - 1).bit_length(),
             COUNT=start == 0, num_warps=1,
         )  # fmt: skip
-    # Kernels write past autograd, which would otherwise not notice that a saved tensor has changed.
-    torch.autograd.graph.increment_version([refused, *outlook])
 
 
 @torch.no_grad()
@@ -101,6 +99,7 @@ def descend(
             *some, outlook.corrections, outlook.skip, eps, SHARE_FIRST=1 - betas[0], SHARE_SECOND=1 - betas[1],
             SIZES=sizes, BEGINS=(0, *ends[:-1]), PLACES=tuple(places[those]), BLOCK=BLOCK, num_warps=WARPS,
         )  # fmt: skip
+    # Kernels write past autograd, which would otherwise not notice that a saved tensor has changed.
     for each in (weights, firsts, seconds, steps):
         torch.autograd.graph.increment_version(list(each))
 

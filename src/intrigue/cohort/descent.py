@@ -44,7 +44,7 @@ class Descent:
         self._ones = torch.ones(stacked.size, device=device)
         self._adam = StackedAdam(stacked, solos, capturable=device.type == "cuda")
         self._leaves = [leaf for group in self._adam.optimizer.param_groups for leaf in group["params"]]
-        self._guard = Guard(self._adam.optimizer, device, stacked.size, self._adam.look)
+        self._guard = Guard(self._adam.look, device, stacked.size)
 
     def begin(self, *inputs: Any) -> Any:
         """What the loss is made of, with gradients, before the rest of its inputs are there."""

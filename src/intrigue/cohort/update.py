@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from typing import Any, final
+from functools import partial
+from typing import final
 
 import torch
 from torch import Generator, Tensor
@@ -75,9 +76,9 @@ class Update:
             [getattr(each, name).optimizer for each in solos] for name in ("critic_step", "actor_step")
         )
         self._branches = {name: torch.cuda.Stream(device, rank) if captured else None for name, rank in RANKS.items()}
-        how: dict[str, Any] = {"compiled": compiled, "aside": self._branches["looks"]}
-        self._critic = Descent(agents, DDPG.value_loss, criticism, ddpg.REFUSAL, ahead="values", **how)
-        self._actor = Descent(agents, DDPG.proposal_loss, action, ddpg.REFUSAL, ahead="proposed", **how)
+        descent = partial(Descent, agents, refusal=ddpg.REFUSAL, compiled=compiled, aside=self._branches["looks"])
+        self._critic = descent(DDPG.value_loss, criticism, ahead="values")
+        self._actor = descent(DDPG.proposal_loss, action, ahead="proposed")
         some = torch.zeros(len(parts), 2, size, dtype=torch.float64, device=device)
         names, draws = self._looked_at(some)
         learners = [each.curiosity.learner.step for each in parts]

@@ -70,7 +70,7 @@ def tuned_results(runs: Sequence[Tuning]) -> TunedResults:
     if not runs:
         raise ConfigError("no run has a score. Accepted: fine-tunings with at least one evaluation.")
     notes = [
-        f"Left out: {run}, which was first evaluated at frame {run.frames[0]:,}, after {FINETUNE_FRAMES:,}."
+        f"Left out: {run}, which was first evaluated at frame {run.frames[0]:,.0f}, after {FINETUNE_FRAMES:,}."
         for run in runs
         if run.frames[0] > FINETUNE_FRAMES
     ]
