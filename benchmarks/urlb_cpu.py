@@ -2,12 +2,14 @@
 
     make bench-urlb
 
-Walker's sizes: states of 24 numbers, 6 actions, batches of 1024, layers of 1024, 2 torch threads. A replay is filled by
-two episodes of random steps; an update is all of it: draw, bonus with its learning, critic, actor, target. Turns go
-round the presets, with a product of two 1024 x 1024 matrices after each, so that what else the machine does falls on
-all alike; the first turns are not counted. Figures are medians over turns.
+Walker's sizes: states of 24 numbers, 6 actions, batches of 1024, layers of 1024, 2 torch threads, wide products in
+bfloat16 where the CPU has instructions for it (`--products`). A replay is filled by two episodes of random steps; an
+update is all of it: draw, bonus with its learning, critic, actor, target. Turns go round the presets, with a product
+of two 1024 x 1024 matrices after each, so that what else the machine does falls on all alike; the first turns are not
+counted. Figures are medians over turns.
 
-    floor     the update's floating-point operations in matrix products (torch counts them) at the rate of that product
+    floor     the update's floating-point operations in matrix products (torch counts them) at the rate of that product,
+              which is in float32: what wide layers multiply in bfloat16 can fall below it
     URLB      its update with the arithmetic of its code (`urlb_peer`), in the same turns, without its loading of data
     noted     its own code's, loading included, measured by us on two cores of such a machine on another day (torch
               2.13, median of 3): 744 of APT's 1,030 ms were the search of neighbours
@@ -36,6 +38,7 @@ from intrigue.bench.machine import machine
 from intrigue.bench.together_engine import engine_of
 from intrigue.bench.train_replay import fill
 from intrigue.config import resolve
+from intrigue.precision import pick_products, use_products
 from intrigue.presets import preset_layer
 from intrigue.training.build import build
 from intrigue.training.replay import ReplayParts
@@ -144,7 +147,8 @@ def verdicts(rows: list[dict[str, Any]], threads: int) -> str:
     """What was wanted, and whether it holds; what was noted is of two threads."""
     mine = {each["preset"]: each["milliseconds"] for each in rows}
     beside = mine["nnm-urlb"] / mine["apt-urlb"]
-    told = [
+    told = [(f"{each['preset']} / URLB", each["ratio_to_urlb"], WANTED) for each in rows if each["ratio_to_urlb"]]
+    told += [
         (f"{name} / URLB as noted", mine[name] / theirs, WANTED) for name, theirs in NOTED.items() if threads == THREADS
     ]
     return "".join(
@@ -158,30 +162,34 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--turns", type=int, default=15)
     parser.add_argument("--threads", type=int, default=THREADS)
+    parser.add_argument("--products", choices=("float32", "bfloat16"), default="bfloat16")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
+    products = pick_products(args.products, torch.device("cpu"))
     parts = {preset: parts_of(preset) for preset in PRESETS}
     try:
         updates = {name: engine_of([each]).update for name, each in parts.items()}
+        use_products("float32")  # torch does not count within an operator of our own
         operations = {name: gflop(update) for name, update in updates.items()}
+        use_products(products)
         theirs = {THEIRS + name: update for name, update in urlb_peer.updates().items()}
         before = os.getloadavg()[0]
-        taken, products = measure({**updates, **theirs}, args.turns)
+        taken, large = measure({**updates, **theirs}, args.turns)
         after = os.getloadavg()[0]
     finally:
         for each in parts.values():
             each.close()
-    product = medians(products)
+    product = medians(large)
     rate = 1e3 * PRODUCT_GFLOP / product.wall
     rows = [row(name, taken[name], operations[name], product, taken.get(THEIRS + name)) for name in PRESETS]
     sys.stdout.write(" " * 20 + "".join(f"{each:>9}" for each in HEADER) + "\n" + "".join(map(line, rows)))
     sys.stdout.write(
-        f"{SIZE} x {SIZE} x {SIZE}: {rate:.0f} GFLOP/s, {args.threads} threads; "
-        f"load {before:.1f} before, {after:.1f} after\n{verdicts(rows, args.threads)}"
+        f"{SIZE} x {SIZE} x {SIZE}: {rate:.0f} GFLOP/s, {args.threads} threads; wide products "
+        f"in {products}; load {before:.1f} before, {after:.1f} after\n{verdicts(rows, args.threads)}"
     )
     if args.json:
-        about = {**machine(torch.device("cpu")), "load_before": before, "load_after": after}
+        about = {**machine(torch.device("cpu")), "products": products, "load_before": before, "load_after": after}
         ceiling = {
             "size": SIZE,
             "gflop_per_second": rate,

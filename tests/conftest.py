@@ -35,10 +35,14 @@ GYM_ACTIONS = {
 
 
 @pytest.fixture
-def bfloat16():
-    """Wide products in it while learning, on a CPU too, as if it were a GPU."""
-    use_products("bfloat16", ("cpu",))
-    yield
+def bfloat16(_float32):
+    """Wide products in it while learning."""
+    use_products("bfloat16")
+
+
+@pytest.fixture(autouse=True)
+def _float32():
+    """What a run multiplies in holds for its process; the next test must not inherit it."""
     use_products("float32")
 
 

@@ -49,7 +49,7 @@ class RunSettings:
     device: Literal["auto", "cpu", "cuda"] = "auto"  # auto is the GPU where there is one
     threads: NonNegativeInt = 0  # torch's threads on the CPU; 0 leaves its own choice
     execution: Literal["auto", "plain", "compile", "graph"] = "auto"  # how updates run; auto: graph on a GPU
-    products: Literal["float32", "bfloat16"] = "float32"  # of wide layers while learning, on a GPU; float32: TF32 there
+    products: Literal["float32", "bfloat16"] = "float32"  # of wide layers while learning; float32 on a GPU: TF32
     checkpoint_every: PositiveInt = 50_000  # agent steps between checkpoints; one is also written at every stop
     keep: PositiveInt = 2  # checkpoints kept
     snapshots: tuple[PositiveInt, ...] = ()  # agent steps after which the weights are kept for good, to fine-tune from

@@ -29,7 +29,7 @@ _LIBRARY.define("wide_product(Tensor x, Tensor weight) -> Tensor")
 def wide_linear(layer: nn.Module, rows: Tensor) -> Tensor:
     """What the layer, which must have a bias, gives for rows (..., K), in their type."""
     assert isinstance(layer, nn.Linear)
-    if rows.dim() < 2 or not takes_bfloat16(rows.device):
+    if rows.dim() < 2 or not takes_bfloat16():
         plain: Tensor = layer(rows)
         return plain
     spare = -layer.in_features % EIGHT

@@ -10,7 +10,7 @@ from conftest import same_state
 from intrigue.cohort.cohort import Cohort
 
 pytestmark = pytest.mark.gpu
-GPU = {"device": "cuda"}
+GPU = {"device": "cuda", "run.products": "bfloat16"}
 PRESETS = ["scratch-urlb", "disagreement-urlb", "apt-urlb", "nnm-urlb", "nnmc-urlb", "nnm-ensemble-urlb"]
 # Large enough that branches run beside each other, and that neighbours are ranked by matrix units.
 LARGE = {"agent.batch": 1024, "agent.capacity": 4096, "agent.hidden": 1024, "reward.feature_dim": 512}

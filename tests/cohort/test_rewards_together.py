@@ -38,6 +38,7 @@ SMALL = {
     "expression": "0.5*nnm(feature_dim=8, hidden=8, blocks=0) + rnd(feature_dim=8, hidden=8)",
 }
 SPACES = Spaces(OBS["vector"], ACTIONS["continuous"])
+NUCLEAR = ("nnm", "nnmc")
 # Settings beyond variants that lead through other code.
 MORE = {
     "nnm": [
@@ -94,11 +95,15 @@ CASES = [case for case in every_case() if build(*case, seed=0).together]
 together = pytest.mark.parametrize(("name", "options"), CASES, ids=map(named, CASES))
 
 
-def assert_near(found: Tensor, wanted: Tensor, what: str) -> None:
-    """Equal but for the order of float64 sums, against what the tensor as a whole holds."""
+def assert_near(found: Tensor, wanted: Tensor, what: str, most: float = 1e-10) -> None:
+    """Equal but for the order of float64 sums, against what the tensor as a whole holds.
+
+    A nuclear norm is the sum of roots of a Gram matrix's eigenvalues: one that should be 0 is off by up to 1e-16 of the
+    largest, and its root by 1e-8.
+    """
     assert found.shape == wanted.shape and found.dtype == wanted.dtype, what
     apart, whole = (each.detach().double().norm() for each in (found.double() - wanted.double(), wanted))
-    assert apart <= 1e-10 * whole + 1e-14, f"{what}: apart by {float(apart / whole):.1e} of {float(whole):.3g}"
+    assert apart <= most * whole + 1e-14, f"{what}: apart by {float(apart / whole):.1e} of {float(whole):.3g}"
 
 
 def generators(count: int = SEEDS) -> list[torch.Generator]:
@@ -168,7 +173,7 @@ def test_seeds_together_give_what_each_gives_alone(name, options, count):
         raw, parts, loss = step_together(stacked, stacked_batches(batches), lanes)
         for seed in range(count):
             wanted_raw, wanted_parts, wanted_loss = step_alone(alone[seed], batches[seed], own[seed])
-            assert_near(raw[seed], wanted_raw, f"score of seed {seed}")
+            assert_near(raw[seed], wanted_raw, f"score of seed {seed}", most=1e-7 if name in NUCLEAR else 1e-10)
             assert_near(loss[seed], wanted_loss, f"loss of seed {seed}")
             assert set(parts) == set(wanted_parts)
             for part in parts:

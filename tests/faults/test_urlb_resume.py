@@ -8,14 +8,16 @@ from __future__ import annotations
 import json
 import random
 import signal
+import time
 
 import pytest
 from run_ends import kept, told
 from test_kill_and_resume import forked
 
 from intrigue.config import resolve
+from intrigue.precision import fast_float32, takes_bfloat16
 from intrigue.presets import preset_layer
-from intrigue.run import checkpoint, snapshot
+from intrigue.run import checkpoint, driver, snapshot
 from intrigue.run.driver import resume, start
 from intrigue.run.folder import RunFolder
 
@@ -87,11 +89,14 @@ def test_kills_lose_nothing(tmp_path, calm):
     rng = random.Random(0)
     config = tmp_path / "config.json"
     config.write_text(json.dumps(shrunk().to_json()))
-    out, kills = tmp_path / "run", 0
-    while kills < KILLS and not (out / "DONE").exists():
+    out, kills, finished = tmp_path / "0", 0, 0
+    began = time.perf_counter()
+    forked(["train", "--config", str(config), "--out", str(tmp_path / "whole"), "--quiet"]).join()
+    whole = time.perf_counter() - began  # a run takes a second on one machine and four on another
+    while kills < KILLS:
         begin = ["train", "--config", str(config), "--out", str(out), "--quiet"]
         process = forked(["resume", str(out), "--quiet"] if out.exists() else begin)
-        process.join(timeout=rng.uniform(0.2, 1.0))
+        process.join(timeout=rng.uniform(0.1, 0.5) * whole)
         process.kill()
         process.join()
         assert process.exitcode in (0, -signal.SIGKILL)
@@ -99,8 +104,22 @@ def test_kills_lose_nothing(tmp_path, calm):
         if out.exists():
             assert checkpoint.verify(out / "checkpoints").ok
             assert snapshot.problems_of(RunFolder(out)) == []
-    assert kills > 1
+        if (out / "DONE").exists():
+            same_end(resume(out, quiet=True), calm)
+            finished += 1
+            out = tmp_path / str(finished)
     same_end(resume(out, quiet=True) if out.exists() else start(shrunk(), out=out, quiet=True), calm)
+
+
+def test_products_of_bfloat16_are_taken_up_to_the_same_digest(tmp_path, calm, monkeypatch):
+    monkeypatch.setattr(driver, "pick_products", lambda wanted, device: wanted)  # also where they are not faster
+    rough = {"run.products": "bfloat16"}
+    start(shrunk(steps=75, **rough), out=tmp_path / "broken", quiet=True)
+    with fast_float32():
+        assert not takes_bfloat16(), "only while the run trains"
+    resumed = resume(tmp_path / "broken", steps=STEPS, quiet=True)
+    assert resumed.digest() == start(shrunk(**rough), out=tmp_path / "calm", quiet=True).digest()
+    assert resumed.metrics()["losses/critic_loss"] != calm.metrics()["losses/critic_loss"]
 
 
 @pytest.mark.parametrize("damaged", [True, False])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from intrigue.config import resolve
 from intrigue.training.build import build
@@ -39,11 +40,13 @@ def train(**layer):
         parts.close()
 
 
-def test_ddpg_learns_to_balance_a_pole():
+@pytest.mark.parametrize("products", ["float32", "bfloat16"])
+def test_ddpg_learns_to_balance_a_pole(products):
     """Fifty steps of four frames each, one point for every frame upright: chance gets about 20 of 200."""
     episodes = train(
         env="dmc/cartpole_balance_sparse", reward="none", steps=1800,
         **{"env.action_repeat": 4, "env.max_episode_steps": 50, "curiosity.ext_coef": 1.0, "agent.n_step": 3},
+        **{"run.products": products},
     )  # fmt: skip
     returns = [each.episodic_return for each in episodes]
     assert np.mean(returns[:8]) < 60

@@ -11,6 +11,7 @@ TINY = {
     "env.max_episode_steps": 10,
     "threads": 1,
     "device": "cpu",
+    "run.products": "float32",  # on every machine
     "steps": 60,
     "run.snapshots": "30,60",
     "checkpoint_every": 1000,

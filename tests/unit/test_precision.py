@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 from torch import nn
@@ -9,8 +11,9 @@ from torch import nn
 from intrigue.agents.ddpg_nets import Actor, TwinCritic
 from intrigue.config import resolve
 from intrigue.plain_dynamics import PlainDynamics
-from intrigue.precision import exact_float32, fast_float32, use_products, wide_products
+from intrigue.precision import CPU_INSTRUCTIONS, exact_float32, fast_float32, pick_products, wide_products
 from intrigue.presets import preset_layer
+from intrigue.run.driver import settled
 from intrigue.spaces import ActionSpec
 
 
@@ -36,16 +39,39 @@ def _exact(rows):
         yield product(rows)
 
 
-def test_not_taken_unless_chosen_nor_on_another_device():
+def test_not_taken_unless_chosen():
     rows = torch.ones(1, 3)
     with fast_float32():
         assert product(rows).dtype == torch.float32
-    use_products("bfloat16")
-    try:
-        with fast_float32():
-            assert product(rows).dtype == torch.float32  # a CPU is not meant
-    finally:
-        use_products("float32")
+
+
+@pytest.mark.parametrize(
+    ("instructions", "there"),
+    [((), "float32"), (("_is_avx512_bf16_supported",), "bfloat16"), (("_is_amx_tile_supported",), "bfloat16")],
+)
+def test_a_cpu_takes_it_only_with_instructions_for_it(monkeypatch, instructions, there):
+    for name in CPU_INSTRUCTIONS:
+        monkeypatch.setattr(torch.cpu, name, lambda name=name: name in instructions, raising=False)
+    cpu, gpu = torch.device("cpu"), torch.device("cuda")
+    assert pick_products("bfloat16", cpu) == there
+    assert pick_products("bfloat16", gpu) == "bfloat16"
+    assert pick_products("float32", cpu) == pick_products("float32", gpu) == "float32"
+
+
+def test_torch_still_tells_of_the_instructions():
+    """Under these names: without them bfloat16 would never be taken, and nobody would notice."""
+    told = {name: getattr(torch.cpu, name)() for name in CPU_INSTRUCTIONS}
+    assert told["_is_avx512_bf16_supported"] is ("avx512_bf16" in Path("/proc/cpuinfo").read_text().split())
+    assert isinstance(told["_is_amx_tile_supported"], bool)
+
+
+def test_a_runs_settings_say_what_it_multiplied_in(monkeypatch):
+    wanted = resolve(preset_layer("nnm-urlb"), {"device": "cpu"})
+    for name in CPU_INSTRUCTIONS:
+        monkeypatch.setattr(torch.cpu, name, lambda: False)
+    assert settled(wanted).run.products == "float32"
+    monkeypatch.setattr(torch.cpu, CPU_INSTRUCTIONS[0], lambda: True)
+    assert settled(wanted).run.products == "bfloat16"
 
 
 def test_an_autocast_of_the_caller_stays_on():
@@ -81,4 +107,5 @@ def test_networks_learn_in_it_and_give_float32(bfloat16, name):
 
 def test_presets_of_urlb_choose_it_and_others_do_not():
     assert resolve(preset_layer("nnm-urlb")).run.products == "bfloat16"
+    assert resolve(preset_layer("nnm-urlb-small")).run.products == "float32"
     assert resolve(preset_layer("nnm-atari")).run.products == "float32"

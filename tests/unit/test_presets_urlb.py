@@ -123,7 +123,8 @@ def test_a_preset_trains(name):
 
 def test_small_differs_only_in_size():
     big, small = values_of("nnm-urlb"), values_of("nnm-urlb-small")
-    sizes = {"run.steps", "run.checkpoint_every", "run.snapshots", "run.device", "run.threads", "pool.workers",
+    sizes = {"run.steps", "run.checkpoint_every", "run.snapshots", "run.device", "run.threads", "run.products",
+             "pool.workers",
              "agent.capacity", "agent.batch", "agent.hidden", "reward.feature_dim", "reward.hidden"}  # fmt: skip
     assert {path for path in big if big[path] != small[path]} == sizes
     assert (small["run.device"], small["run.threads"]) == ("cpu", 2)

@@ -298,16 +298,19 @@ def test_table_from_a_file_of_the_command(capsys, tmp_path, monkeypatch):
     assert not Path("other").exists()
 
 
-def test_the_documentation_quotes_our_runs():
+def test_the_documentation_quotes_our_runs(monkeypatch):
+    monkeypatch.setattr("intrigue.scores.aggregate.RESAMPLES", 2000)  # as a study draws them
     root = Path(__file__).parents[2]
-    results = tuned_results(gathered([root / "results" / "urlb-h200.csv"]))
     page = (root / "docs" / "studies.md").read_text()
-    shown = [METHODS[label].name for label in ("scratch", "NNM")]
+    found = rows_of(judge("table4", gathered([root / "results" / "urlb-h200.csv"])))
     for task in tasks_of("walker"):
-        scores = " | ".join(f"{results.raw(name, task)[0]:.0f}" for name in shown)
-        assert f"| `{task}` | {scores} | {PAPER_12['NNM'][task]} | {EXPERTS[task]:g} |" in page
-    means = " | ".join(f"{results.shares(name, tasks_of('walker')).mean():.3f}" for name in shown)
-    assert f"| mean share of the expert's | {means} | 0.915 | |" in page
+        cells = [found[f"{task}: {label}"].ours for label in ("scratch", "NNM")]
+        order = found[f"{task}: NNM above scratch"]
+        cells += [order.interval, order.verdict, str(PAPER_12["NNM"][task]), f"{EXPERTS[task]:g}"]
+        assert f"| `{task}` | {' | '.join(cells)} |" in page
+    order = found["mean, walker: NNM above scratch"]
+    cells = [*reversed(order.ours.split(" to ")), order.interval, order.verdict, found["mean, NNM, walker"].paper]
+    assert f"| mean share of the expert's | {' | '.join(cells)} | |" in page
 
 
 def test_the_documentation_quotes_what_is_computed():

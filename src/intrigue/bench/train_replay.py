@@ -27,9 +27,8 @@ from intrigue.bench.replay_engine import PHASES, Engine
 from intrigue.bench.together_engine import engine_of
 from intrigue.config import RunConfig
 from intrigue.envs.config import worker_count
-from intrigue.execution import pick_mode
 from intrigue.replay.plan import ReplayPlan, updates_due
-from intrigue.run.driver import use_threads
+from intrigue.run.driver import settled
 from intrigue.training.build import build, crew_of
 from intrigue.training.pools_ahead import PoolsAhead
 from intrigue.training.replay import ReplayParts
@@ -69,7 +68,7 @@ def measured(
     cfg: RunConfig, preset: str, seeds: Sequence[int], updates: int | None, make_engine: MakeEngine = engine_of
 ) -> dict[str, Any]:
     """Every figure of the page."""
-    use_threads(cfg.run.threads)
+    cfg = settled(cfg)
     began = time.perf_counter()
     with contextlib.ExitStack() as stack:
         parts = _replay_parts(stack, [cfg.with_run(seed=seed) for seed in seeds])
@@ -97,7 +96,8 @@ def measured(
             "env": cfg.env_id,
             "reward": cfg.reward_name,
             "agent": cfg.agent_name,
-            "execution": pick_mode(cfg.run.execution, device),
+            "execution": cfg.run.execution,
+            "products": cfg.run.products,
             "engine": type(engine).__name__,
             "staleness_updates": engine.staleness,
             "seeds": list(seeds),
@@ -206,7 +206,8 @@ def told(figures: dict[str, Any]) -> str:
     whole += " of each seed" if seeds > 1 else ""
     return (
         f"{figures['preset']} on {figures['env']}: {_count(seeds, 'seed')}, {_count(envs, 'environment')} each, "
-        f"one update per {_count(every, 'step')}, {figures['execution']} execution, {ENGINES[figures['engine']]}\n"
+        f"one update per {_count(every, 'step')}, {figures['execution']} execution, {ENGINES[figures['engine']]}, "
+        f"wide products in {figures['products']}\n"
         f"  one update        {figures['update_milliseconds']:>10,.{digits}f} ms{alone}; median of "
         f"{figures['updates']}, {figures['update_milliseconds_tenth']:,.{digits}f} to "
         f"{figures['update_milliseconds_nine_tenths']:,.{digits}f} from tenth to ninth tenth\n"

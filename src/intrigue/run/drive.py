@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from intrigue.errors import RunError
+from intrigue.precision import use_products
 from intrigue.run import checkpoint
 from intrigue.run.console import Console
 from intrigue.run.live import LiveRun
@@ -38,6 +39,8 @@ def drive(runs: Sequence[LiveRun], stop: StopRequest, place: Path, *, quiet: boo
         contextlib.closing(Console(cfg.run.steps, quiet=quiet, seeds=len(runs))) as console,
         contextlib.ExitStack() as stack,
     ):
+        use_products(cfg.run.products)
+        stack.callback(use_products, "float32")  # so that nothing else in this process takes what a run chose
         _introduce(runs, console)
         stack.enter_context(_explained(runs, place))
         for run in runs:

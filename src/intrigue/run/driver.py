@@ -20,6 +20,7 @@ from intrigue.config import RunConfig, flatten_json, resolve
 from intrigue.errors import CheckpointError, ConfigError
 from intrigue.execution import pick_mode
 from intrigue.plugins import plugin_files
+from intrigue.precision import pick_products
 from intrigue.run import birth, checkpoint
 from intrigue.run.birth import Staging
 from intrigue.run.console import printable
@@ -80,10 +81,14 @@ def resume(path: Path, *, steps: int | None = None, quiet: bool = False) -> Run:
 
 
 def settled(cfg: RunConfig) -> RunConfig:
-    """The settings with what this machine decides put in: device, threads, how updates run."""
+    """The settings with what this machine decides put in: device, threads, how updates run and multiply."""
     device = pick_device(cfg.run.device)
-    mode = pick_mode(cfg.run.execution, device)
-    return cfg.with_run(device=device.type, threads=use_threads(cfg.run.threads), execution=mode)
+    return cfg.with_run(
+        device=device.type,
+        threads=use_threads(cfg.run.threads),
+        execution=pick_mode(cfg.run.execution, device),
+        products=pick_products(cfg.run.products, device),
+    )
 
 
 def origin_of(cfg: RunConfig) -> dict[str, Any]:
