@@ -150,8 +150,8 @@ def _curves(axes: Axes, results: TunedResults, task: str, names: dict[str, Name]
     if EXPERTS[task] <= axes.get_ylim()[1]:
         axes.axhline(EXPERTS[task], color="#9A9A9A", linewidth=1.0, linestyle=(0, (5, 4)), zorder=0)
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: short_count(value)))
-    axes.xaxis.set_major_locator(MaxNLocator(4))
-    axes.yaxis.set_major_locator(MaxNLocator(5))
+    axes.xaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]))
+    axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
 
 
 def _budget(results: TunedResults) -> str:
