@@ -28,6 +28,18 @@ class Mutant(NamedTuple):
 
 
 MUTANTS = {
+    "what a run multiplies in stays with the process": Mutant(
+        "run/drive.py",
+        '        stack.callback(use_products, "float32")',
+        '        stack.callback(use_products, cfg.run.products)',
+        "tests/faults/test_urlb_resume.py::test_products_of_bfloat16_are_taken_up_to_the_same_digest",
+    ),
+    "a resumed run multiplies in float32": Mutant(
+        "run/drive.py",
+        "        use_products(cfg.run.products)\n",
+        '        use_products(cfg.run.products if runs[0].step == 0 else "float32")\n',
+        "tests/faults/test_urlb_resume.py::test_products_of_bfloat16_are_taken_up_to_the_same_digest",
+    ),
     "gae runs over environments": Mutant(
         "returns.py",
         "    delta = reward + discount * next_value * ~terminated - value\n    goes_on = ~(terminated | truncated)\n",
