@@ -313,6 +313,23 @@ def test_the_documentation_quotes_our_runs(monkeypatch):
     assert f"| mean share of the expert's | {' | '.join(cells)} | |" in page
 
 
+def test_the_documentation_quotes_our_runs_of_one_seed():
+    root = Path(__file__).parents[2]
+    page = (root / "docs" / "studies.md").read_text()
+    runs = gathered([root / "results" / "urlb-h200.csv"])
+    presets = ("disagreement-urlb", "apt-urlb", "nnmc-urlb", "nnm-urlb")
+    first = {
+        (run.name.preset, run.task): run.returns[-1] for run in runs if run.seed == 0 and run.snapshot == 2_000_000
+    }
+    published = [PAPER_12[label] for label in ("Disagreement", "APT")]
+    for task in tasks_of("walker"):
+        cells = [f"{first[preset, task]:.0f}" for preset in presets] + [str(column[task]) for column in published]
+        assert f"| `{task}` | {' | '.join(cells)} |" in page
+    means = [np.mean([first[preset, task] / EXPERTS[task] for task in tasks_of("walker")]) for preset in presets]
+    means += [shares(column, tasks_of("walker")).mean() for column in published]
+    assert f"| mean share of the expert's | {' | '.join(f'{mean:.3f}' for mean in means)} |" in page
+
+
 def test_the_documentation_quotes_what_is_computed():
     page = " ".join((Path(__file__).parents[2] / "docs" / "studies.md").read_text().split())
     found = recheck_table4()

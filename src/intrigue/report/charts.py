@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,8 @@ from intrigue.report.wording import figure_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from matplotlib.legend import Legend
+    from matplotlib.lines import Line2D
 
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 PLAIN_COLOR, RANDOM_COLOR = "#333333", "#7F7F7F"
@@ -77,6 +80,17 @@ def new_figure(width: float, height: float) -> Figure:
     return Figure(figsize=(width, height), layout="constrained")
 
 
+def legend_below(figure: Figure, handles: Sequence[Line2D], columns: int, **style: Any) -> Legend:
+    """The legend under a figure: in as few rows as its width and `columns` allow, each about as full as the others."""
+    for rows in range(math.ceil(len(handles) / columns), len(handles) + 1):
+        ncols = math.ceil(len(handles) / rows)
+        legend = figure.legend(handles=handles, loc="outside lower center", ncols=ncols, **style)
+        if ncols == 1 or legend.get_window_extent().width <= figure.bbox.width:
+            break
+        legend.remove()
+    return legend
+
+
 def finish(figure: Figure, name: str, title: str, caption: str) -> Picture:
     """The figure in both formats, without date or version inside."""
     svg, png = io.BytesIO(), io.BytesIO()
@@ -121,7 +135,7 @@ def line_chart(arms: Sequence[Arm], column: str, y_label: str, frames: float, as
         axes.set_ylim(axes.dataLim.y0 - 1, axes.dataLim.y0 + 1)
     axes.set_xlim(left=0)
     axes.margins(x=0.02)
-    figure.legend(handles=handles, loc="outside lower center", ncols=min(2, len(handles)), handlelength=2.6)
+    legend_below(figure, handles, columns=2, handlelength=2.6)
     return figure
 
 

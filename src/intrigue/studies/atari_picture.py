@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from intrigue.report.charts import COLORS, drawing, finish, new_figure, short_count
+from intrigue.report.charts import COLORS, drawing, finish, legend_below, new_figure, short_count
 from intrigue.run.atomic import write_file
 from intrigue.scores import ATARI_57
 from intrigue.studies.curve_names import Name
@@ -51,9 +51,7 @@ def draw_curves(results: Results, folder: Path, title: str) -> list[Path]:
         changed = any(name.changes for name in results.scores)
         figure, handles = _by_preset(results) if changed else _by_game(results)
         figure.suptitle(f"{title}\nmean return of the last 100 training episodes", fontsize=12)
-        longest = max(len(str(handle.get_label())) for handle in handles)
-        ncols = max(1, min(len(handles), int(figure.get_figwidth() / (0.6 + 0.085 * longest))))
-        figure.legend(handles=handles, loc="outside lower center", ncols=ncols, handlelength=2.8, fontsize=10)
+        legend_below(figure, handles, columns=len(handles), handlelength=2.8, fontsize=10)
         picture = finish(figure, "curves", title, "")
     for suffix, data in (("png", picture.png), ("svg", picture.svg)):
         write_file(folder / f"curves.{suffix}", data)

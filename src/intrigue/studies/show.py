@@ -9,6 +9,7 @@ from rich.text import Text
 from intrigue.studies.base import Conclusion
 
 ROOMY = 110  # characters
+WORD = 16  # characters: with longer words in one piece a window of 80 would break numbers instead
 COLORS = {"PASS": "green", "SHORT": "yellow", "FAIL": "red"}
 
 
@@ -21,11 +22,12 @@ def show(title: str, what: str, conclusion: Conclusion) -> None:
     filled = [place for place in range(len(conclusion.columns)) if any(row[place] != "-" for row in cells)]
     headings = list(conclusion.columns.items())
     for name, heading in (headings[place] for place in filled):
-        # Room for a preset's name in one piece; in a narrow window every column needs what there is.
+        # Room for a preset's name in one piece; `_keep_words` sees to windows that have none.
         width = 26 if name == "quantity" and console.width >= ROOMY else None
         table.add_column(heading, justify="right" if name == "seeds" else "left", overflow="fold", min_width=width)
     for row in cells:
         table.add_row(*(Text(row[place], style=COLORS.get(row[place], "")) for place in filled))
+    _keep_words(table, [row[0] for row in cells], console)
     console.print(table)
     for sentence in conclusion.words:
         console.print(Text(sentence))
@@ -34,3 +36,13 @@ def show(title: str, what: str, conclusion: Conclusion) -> None:
     for path in conclusion.files:
         # Not through rich: a path must stay on one line to be copied.
         print(path)
+
+
+def _keep_words(table: Table, quantities: list[str], console: Console) -> None:
+    """Where a table is too wide, its first column gets what the others leave, or room for its longest word."""
+    unbounded = console.options.update(width=10_000)
+    excess = table.__rich_measure__(console, unbounded).maximum - console.width
+    if excess <= 0 or console.width >= ROOMY:
+        return
+    longest = max(len(word) for quantity in quantities for word in quantity.split())
+    table.columns[0].width = max(max(map(len, quantities)) - excess, min(longest, WORD))

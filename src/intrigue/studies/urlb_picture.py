@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from intrigue.report.charts import COLORS, drawing, finish, new_figure, short_count
+from intrigue.report.charts import COLORS, drawing, finish, legend_below, new_figure, short_count
 from intrigue.run.atomic import write_file
 from intrigue.scores import AGGREGATES, seeds_interval
 from intrigue.scores.urlb import EXPERTS
@@ -69,7 +69,7 @@ def draw_scores(results: TunedResults, folder: Path, title: str) -> list[Path]:
         axes[0].set_yticks(range(len(labels)), labels)
         axes[0].set_ylim(len(labels) - 0.5, -0.5)
         figure.suptitle(f"{title}\n{_budget(results)}", fontsize=12)
-        figure.legend(handles=_legend(sources), loc="outside lower center", ncols=3, fontsize=10)
+        legend_below(figure, _legend(sources), columns=3, fontsize=10)
         return _written(figure, folder, "scores", title)
 
 
@@ -98,7 +98,7 @@ def draw_tunings(
         handles = [_line(color_of(label, list(names)), label) for label in names]
         if results.frames >= NEAR_THE_END:
             handles += [_mark("paper", "#555555", "paper, after 100k"), _line("#9A9A9A", "expert", (0, (5, 4)))]
-        figure.legend(handles=handles, loc="outside lower center", ncols=min(6, len(handles)), fontsize=10)
+        legend_below(figure, handles, columns=6, handlelength=2.8, fontsize=10)
         return _written(figure, folder, "curves", title)
 
 

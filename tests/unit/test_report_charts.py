@@ -1,0 +1,51 @@
+"""What a chart holds beside its lines."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from matplotlib.lines import Line2D
+
+from intrigue.report.charts import drawing, legend_below, new_figure
+
+names = st.lists(st.integers(1, 40), min_size=1, max_size=12)
+
+
+def legend_of(width: float, lengths: list[int], columns: int):
+    """The figure and its legend of labels that long."""
+    handles = [Line2D([], [], label="m" * length) for length in lengths]
+    figure = new_figure(width, 3.0)
+    return figure, legend_below(figure, handles, columns, fontsize=10)
+
+
+@settings(max_examples=25, deadline=None)
+@given(names, st.floats(4.0, 12.0), st.integers(1, 6))
+def test_a_legend_stays_within_its_figure(lengths: list[int], width: float, columns: int) -> None:
+    with drawing():
+        figure, legend = legend_of(width, lengths, columns)
+        assert len(figure.legends) == 1
+        assert [text.get_text() for text in legend.get_texts()] == ["m" * length for length in lengths]
+        fits = legend.get_window_extent().width <= figure.bbox.width
+        _, single = legend_of(width, lengths, 1)
+        assert fits or single.get_window_extent().width > figure.bbox.width  # a label that alone is too long
+
+
+@pytest.mark.parametrize(("labels", "columns", "expected"), [(7, 6, 4), (6, 6, 6), (4, 3, 2), (1, 3, 1)])
+def test_rows_of_a_legend_are_about_as_full(labels: int, columns: int, expected: int) -> None:
+    """Seven of at most six a row are four and three, not six and one."""
+    with drawing():
+        figure, legend = legend_of(40.0, [3] * labels, columns)
+        figure.draw_without_rendering()
+        places = {round(text.get_window_extent().x0) for text in legend.get_texts()}
+    assert len(places) == expected == math.ceil(labels / math.ceil(labels / columns))
+
+
+def test_a_narrow_figure_gets_more_rows() -> None:
+    with drawing():
+        figure, legend = legend_of(5.0, [12] * 6, 6)
+        figure.draw_without_rendering()
+        lines = {round(text.get_window_extent().y0) for text in legend.get_texts()}
+    assert len(lines) > 1
