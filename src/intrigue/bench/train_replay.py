@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import math
 import statistics
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from intrigue.bench.env_rates import stepping_together
 from intrigue.bench.machine import machine
 from intrigue.bench.memory import resident_peak
 from intrigue.bench.phase_clock import PhaseClock
+from intrigue.bench.progress import Progress
 from intrigue.bench.replay_engine import PHASES, Engine
 from intrigue.bench.together_engine import engine_of
 from intrigue.config import RunConfig
@@ -85,7 +85,8 @@ def measured(
         count = updates or max(LEAST, UPDATES[device.type] // len(seeds))
         engine = make_engine(parts)
         train(engine, envs, max(1, SETTLING[device.type] // len(seeds)))
-        found = train(engine, envs, count, MOST_SECONDS if updates is None else math.inf, _progress)
+        with Progress("update") as told:
+            found = train(engine, envs, count, MOST_SECONDS if updates is None else math.inf, told)
         engine.clock.leave()
         alone = back_to_back(engine, count) if device.type == "cuda" else None
         after = stepping_together(pools, CEILING_SECONDS)
@@ -243,8 +244,3 @@ def _count(number: int, of: str) -> str:
 
 def _duration(seconds: float) -> str:
     return f"{seconds / 3600:.1f} h" if seconds >= 3600 else f"{seconds / 60:.1f} min"
-
-
-def _progress(number: int, of: int) -> None:
-    sys.stderr.write(f"\rupdate {number} of {of}" + ("\n" if number == of else ""))
-    sys.stderr.flush()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 import time
 from typing import Any
 
@@ -12,6 +11,7 @@ import torch
 from intrigue.bench.env_rates import stepping
 from intrigue.bench.machine import machine
 from intrigue.bench.memory import resident_peak
+from intrigue.bench.progress import Progress
 from intrigue.bench.train_phases import SETTLING, phases
 from intrigue.config import RunConfig
 from intrigue.run.driver import use_threads
@@ -37,7 +37,8 @@ def measured(cfg: RunConfig, preset: str, rollouts: int) -> dict[str, Any]:
         with torch.no_grad():
             parts.curiosity.warm_up(parts.collector.current().unsqueeze(0))
             parts.agent.warm_up(parts.collector.current().unsqueeze(0))
-        found = phases(parts, rollouts, lambda n: _progress(n, SETTLING + rollouts))
+        with Progress("rollout") as told:
+            found = phases(parts, rollouts, lambda done: told(done, SETTLING + rollouts))
         after = stepping(pool, CEILING_SECONDS)
         steps = pool.num_envs * parts.collector.rollout_steps
         speed = steps * rollouts / found.total()
@@ -85,8 +86,3 @@ def told(figures: dict[str, Any]) -> str:
         f"  start             {figures['start_seconds']:>10.1f} s\n"
         f"  peak memory       {figures['host_peak_mib']:>10,.0f} MiB host with workers{gpu}\n"
     )
-
-
-def _progress(number: int, of: int) -> None:
-    sys.stderr.write(f"\rrollout {number} of {of}" + ("\n" if number == of else ""))
-    sys.stderr.flush()
