@@ -2,23 +2,24 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+TRACKERS ?= .venv-trackers
 JOBS ?= 2
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types docs test-slow test-gpu forms rewards bench-peers bench-sb3 bench-urlb clean
+.PHONY: help run test lint types docs test-slow test-gpu test-trackers forms rewards bench-peers bench-sb3 bench-urlb clean
 
 help:  ## list the targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
 
 $(VENV)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e ".[report,video,atari,dmc,docs,faiss,minari,dev]"
+	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e ".[report,video,atari,dmc,docs,faiss,minari,tensorboard,dev]"
 	touch $@
 
 run: $(VENV)/.ready  ## a curious agent in a maze beside one that is not: about 3 minutes, ends with the page's path
 	$(BIN)/intrigue reproduce quickstart --out runs/quickstart
 
 test: $(VENV)/.ready lint types  ## format, lint, types and the whole default suite
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m "not slow and not gpu"
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m "not slow and not gpu and not trackers"
 
 lint: $(VENV)/.ready  ## format and lint
 	$(BIN)/ruff format --check .
@@ -35,6 +36,15 @@ test-slow: $(VENV)/.ready  ## the slower proofs: kills by system call, full disk
 
 test-gpu: $(VENV)/.ready  ## what needs a CUDA device
 	$(BIN)/python -m pytest -m gpu
+
+$(TRACKERS)/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(TRACKERS)
+	grep -v '^pillow==' constraints.txt > $(TRACKERS)/constraints.txt  # trackio 0.43 needs one below 13
+	$(TRACKERS)/bin/python -m pip install -q --disable-pip-version-check -c $(TRACKERS)/constraints.txt -e ".[tensorboard,wandb,trackio,dev]"
+	touch $@
+
+test-trackers: $(TRACKERS)/.ready  ## copies of metrics to the real Weights & Biases and trackio, offline
+	$(TRACKERS)/bin/python -m pytest -m trackers tests/trackers
 
 forms: $(VENV)/.ready  ## the table of NNM's forms on the maze (about 20 minutes)
 	$(BIN)/intrigue reproduce forms --budget hour --out runs/forms

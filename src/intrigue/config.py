@@ -37,7 +37,7 @@ NAMED: dict[str, tuple[Registry[Any], str]] = {
     "reward": (REWARDS, "name"),
 }
 # Settings that change how a run is kept, not what it computes.
-BOOKKEEPING = ("steps", "checkpoint_every", "keep", "snapshots", "eval_every", "eval_episodes")
+BOOKKEEPING = ("steps", "checkpoint_every", "keep", "snapshots", "eval_every", "eval_episodes", "sinks")
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,7 @@ class RunSettings:
     snapshots: tuple[PositiveInt, ...] = ()  # agent steps after which the weights are kept for good, to fine-tune from
     eval_every: NonNegativeInt = 0  # agent steps between evaluations into eval.csv; 0 is none
     eval_episodes: PositiveInt = 10  # greedy episodes of an evaluation, as URLB
+    sinks: tuple[Literal["tensorboard", "wandb", "trackio"], ...] = ()  # where metrics are copied beside metrics.csv
 
 
 PLAIN: dict[str, type[Any]] = {"pool": PoolConfig, "curiosity": CuriosityConfig, "run": RunSettings}

@@ -19,6 +19,8 @@ EXTRAS = {
     "ale-py": "atari",
     "dm_control": "dmc",
     "tensorboard": "tensorboard",
+    "wandb": "wandb",
+    "trackio": "trackio",
     "faiss-cpu": "faiss",
     "minari": "minari",
 }

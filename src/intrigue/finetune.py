@@ -33,6 +33,7 @@ from intrigue.envs.registry import split_id
 from intrigue.errors import CheckpointError, ConfigError, Problem
 from intrigue.presets.urlb_setting import evaluated
 from intrigue.run import snapshot as snapshots
+from intrigue.run.copies import installed
 from intrigue.run.driver import Prepare, start
 from intrigue.run.folder import RunFolder, open_run, read_config
 from intrigue.run.names import safe_name
@@ -168,6 +169,7 @@ def configure(given: Snapshot, run: RunFolder, task: str, changes: Mapping[str, 
             "curiosity.follow": FOLLOW.get(str(before["reward"]), "drawn"),
             "run.snapshots": (),
             "run.execution": "auto",
+            "run.sinks": installed(before.get("run.sinks", ())),  # where it was trained there may have been more
             **evaluated(),
             **changes,
         },

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 import os
-import sys
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from intrigue.errors import CheckpointError, ConfigError, RunError, StorageError
+from intrigue.errors import CheckpointError, RunError, StorageError
 from intrigue.run import disk
-from intrigue.run.sinks import CsvSink, EpisodeSink, TensorBoardSink, cut_back, read_episodes, read_metrics
+from intrigue.run.sinks import CsvSink, EpisodeSink, cut_back, read_episodes, read_metrics
 from intrigue.types import Episode
 
 
@@ -213,9 +212,3 @@ def test_a_link_in_place_of_a_table_is_not_written_through(tmp_path: Path) -> No
     with pytest.raises(CheckpointError):
         CsvSink(tmp_path / "m.csv")
     assert (tmp_path / "precious").read_text() == "step\n"
-
-
-def test_tensorboard_missing_gives_the_install_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    with pytest.raises(ConfigError, match=r"pip install 'intrigue\[tensorboard\]'"):
-        TensorBoardSink(tmp_path)

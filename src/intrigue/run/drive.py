@@ -51,6 +51,7 @@ def drive(runs: Sequence[LiveRun], stop: StopRequest, place: Path, *, quiet: boo
             for run, progress in zip(runs, progresses, strict=True):
                 with _named(run, runs):
                     shown.append(run.note(progress))
+            _tell(runs, console)
             console.update(step, step * frames, mean_of(shown))
             if step >= cfg.run.steps or stop or before // every != step // every:
                 for run in runs:
@@ -73,8 +74,12 @@ def mean_of(rows: Sequence[Metrics]) -> Metrics:
 def _introduce(runs: Sequence[LiveRun], console: Console) -> None:
     need = runs[0].parts.footprint
     console.say(str(dataclasses.replace(need, bytes=need.bytes * len(runs))))
+    _tell(runs, console)
+
+
+def _tell(runs: Sequence[LiveRun], console: Console) -> None:
     for run in runs:
-        for note in run.notes:
+        for note in run.take_notes():
             console.say(note if len(runs) == 1 else f"seed {run.cfg.run.seed}: {note}")
 
 

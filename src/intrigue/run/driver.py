@@ -24,6 +24,7 @@ from intrigue.precision import pick_products
 from intrigue.run import birth, checkpoint
 from intrigue.run.birth import Staging
 from intrigue.run.console import printable
+from intrigue.run.copies import require
 from intrigue.run.drive import drive
 from intrigue.run.folder import (
     RunFolder,
@@ -82,6 +83,7 @@ def resume(path: Path, *, steps: int | None = None, quiet: bool = False) -> Run:
 
 def settled(cfg: RunConfig) -> RunConfig:
     """The settings with what this machine decides put in: device, threads, how updates run and multiply."""
+    require(cfg.run.sinks)
     device = pick_device(cfg.run.device)
     return cfg.with_run(
         device=device.type,

@@ -1,7 +1,7 @@
 """The run folder: what is in it, how it is born, and how to tell what state it is in.
 
     runs/<name>/  config.json provenance.json metrics.csv episodes.csv eval.csv checkpoints/ snapshots/ report.html
-                  figures/ DONE
+                  figures/ DONE, and with `run.sinks` tensorboard/ or sinks.json
 
 A run is born whole (`intrigue.run.birth`): built as `.<name>.<uuid>.new` beside its final place, its first checkpoint
 included, and then renamed. A kill at any instant leaves either no run folder or a whole one. Nothing inside refers to
@@ -65,6 +65,16 @@ class RunFolder:
     def checkpoints(self) -> Path:
         """The folder `intrigue.run.checkpoint` works in."""
         return self.path / "checkpoints"
+
+    @property
+    def tensorboard(self) -> Path:
+        """Where TensorBoard's files are, if asked for."""
+        return self.path / "tensorboard"
+
+    @property
+    def sinks(self) -> Path:
+        """What other trackers know the run by."""
+        return self.path / "sinks.json"
 
     @property
     def report(self) -> Path:

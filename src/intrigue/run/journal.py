@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 
+from intrigue.config import RunConfig
+from intrigue.run.copies import Copies
 from intrigue.run.folder import RunFolder
 from intrigue.run.sinks import CsvSink, EpisodeSink
 from intrigue.run.table import cut_back, read_episodes
@@ -14,12 +16,12 @@ WINDOW = 100
 
 
 class Journal:
-    """metrics.csv, episodes.csv and eval.csv of one run, cut back to where the run stands."""
+    """metrics.csv, episodes.csv and eval.csv of one run, cut back to where it stands, and copies of the metrics."""
 
-    def __init__(self, folder: RunFolder, step: int, frames_per_step: int) -> None:
+    def __init__(self, folder: RunFolder, cfg: RunConfig, step: int, frames_per_step: int) -> None:
         self.frames_per_step = frames_per_step
         tables = (folder.metrics, folder.episodes, folder.evaluations)
-        self.notes = [note for path in tables for note in cut_back(path, step)]
+        self._notes = [note for path in tables for note in cut_back(path, step)]
         past = read_episodes(folder.episodes).columns if folder.episodes.exists() else {}
         self.count = len(past.get("step", []))
         self.returns = deque(past.get("episodic_return", []), maxlen=WINDOW)
@@ -27,7 +29,13 @@ class Journal:
         self._metrics = CsvSink(folder.metrics)
         self._episodes = EpisodeSink(folder.episodes)
         self._evaluations = CsvSink(folder.evaluations)
+        self._copies = Copies(cfg.run.sinks, folder, cfg.to_json(), step)
         self._shown: Metrics = {}
+
+    def take_notes(self) -> list[str]:
+        """What was cut off the tables and which copies failed, since the last call, in words."""
+        notes, self._notes, self._copies.notes = self._notes + self._copies.notes, [], []
+        return notes
 
     def note(self, progress: Progress, coverage: float | None, wall_seconds: float) -> Metrics:
         """Write what happened; the figures worth showing now."""
@@ -46,24 +54,28 @@ class Journal:
                 **progress.metrics,
             }
             self._metrics.write(progress.step, frame, wall_seconds, row)
+            self._copies.write(progress.step, frame, wall_seconds, row)
             self._shown = row
         return self._shown
 
     def note_evaluation(self, step: int, metrics: Metrics, wall_seconds: float) -> None:
         """Write what an evaluation found."""
         self._evaluations.write(step, step * self.frames_per_step, wall_seconds, metrics)
+        self._copies.write(step, step * self.frames_per_step, wall_seconds, metrics)
 
     def sync(self) -> None:
         """Everything noted so far is on disk."""
         self._evaluations.sync()
         self._metrics.sync()
         self._episodes.sync()
+        self._copies.sync()
 
     def close(self) -> None:
         """Nothing more will be noted."""
         self._evaluations.close()
         self._metrics.close()
         self._episodes.close()
+        self._copies.close()
 
 
 def _mean(values: deque[float]) -> float:

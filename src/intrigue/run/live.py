@@ -53,7 +53,7 @@ class LiveRun:
             failed.callback(self._open.close)
             pool = parts.collector.pool
             self._journal = self._open.enter_context(
-                contextlib.closing(Journal(folder, self.step, pool.frames_per_step))
+                contextlib.closing(Journal(folder, cfg, self.step, pool.frames_per_step))
             )
             self._evaluator = self._open.enter_context(contextlib.closing(Evaluator(cfg, parts)))
             failed.pop_all()
@@ -67,10 +67,9 @@ class LiveRun:
         """Agent steps between two lines of metrics.csv."""
         return self.parts.agent.rollout_steps * self.parts.collector.pool.num_envs
 
-    @property
-    def notes(self) -> list[str]:
-        """What was cut off the tables, in words."""
-        return self._journal.notes
+    def take_notes(self) -> list[str]:
+        """What a person should know of the run's tables and their copies, since the last call."""
+        return self._journal.take_notes()
 
     def note(self, progress: Progress) -> Metrics:
         """Write down what happened since the last call, keep and play what fell due; the figures worth showing.

@@ -1,4 +1,4 @@
-"""Where a run's numbers go: metrics.csv and episodes.csv always, TensorBoard if asked for.
+"""Where a run's numbers go: metrics.csv, episodes.csv and eval.csv; `intrigue.run.copies` knows other places.
 
 Rows are appended whole, one write each; nothing is rewritten except when a new metric widens the table, and then in one
 instant. `sync` makes everything so far durable; the driver calls it before each checkpoint, so that a checkpoint never
@@ -13,12 +13,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from intrigue.errors import CheckpointError, ConfigError, RunError
+from intrigue.errors import CheckpointError, RunError
 from intrigue.run import atomic, disk
 from intrigue.run.table import EPISODE_COLUMNS, METRIC_COLUMNS, cut_back, read_episodes, read_lines, read_metrics
 from intrigue.types import Episode
 
-__all__ = ["CsvSink", "EpisodeSink", "Sink", "TensorBoardSink", "cut_back", "read_episodes", "read_metrics"]
+__all__ = ["CsvSink", "EpisodeSink", "Sink", "cut_back", "read_episodes", "read_metrics"]
 
 # Nothing a spreadsheet would run as a formula, nothing that needs quoting. A leading `-` or `.` would invite both.
 METRIC_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_/.-]{0,127}")
@@ -138,32 +138,6 @@ class EpisodeSink:
     def close(self) -> None:
         """Close the file; the next row opens it again."""
         self._file.close()
-
-
-class TensorBoardSink:
-    """Scalars for TensorBoard; `resumed_at` hides what an earlier attempt wrote beyond that step."""
-
-    def __init__(self, folder: Path, resumed_at: int | None = None) -> None:
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-        except ImportError as error:
-            raise ConfigError(
-                "TensorBoard is not installed; add it with `pip install 'intrigue[tensorboard]'`"
-            ) from error
-        self._writer: Any = SummaryWriter(str(folder), purge_step=resumed_at)
-
-    def write(self, step: int, frame: int, wall_seconds: float, metrics: Mapping[str, float]) -> None:
-        """Add one point to each metric's curve."""
-        for name, value in metrics.items():
-            self._writer.add_scalar(name, value, step)
-
-    def sync(self) -> None:
-        """Write out what is waiting."""
-        self._writer.flush()
-
-    def close(self) -> None:
-        """Write out what is waiting, and stop."""
-        self._writer.close()
 
 
 def _header_of(path: Path) -> list[str]:

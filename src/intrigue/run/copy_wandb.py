@@ -1,0 +1,54 @@
+"""Weights & Biases: project `intrigue`, one run for each of ours; where it goes is for wandb's own variables to say.
+
+WANDB_MODE=offline keeps it in the run folder, WANDB_PROJECT and WANDB_ENTITY choose another place.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from intrigue.run.copies import identity, title
+from intrigue.run.folder import RunFolder
+
+PROJECT = "intrigue"
+
+
+class WandbCopy:
+    """One row of wandb's history for every row; curves are drawn over `step`.
+
+    wandb's own count of rows cannot go back, as steps do after a resume; so it is not used.
+    """
+
+    def __init__(self, folder: RunFolder, config: Mapping[str, Any]) -> None:
+        import wandb
+
+        self._run: Any = wandb.init(
+            project=os.environ.get("WANDB_PROJECT", PROJECT),
+            id=identity(folder),
+            name=title(folder),
+            dir=str(folder.path),
+            config=dict(config),
+            resume="allow",
+            reinit="create_new",  # seeds that train together have a run each
+            settings=wandb.Settings(console="off"),  # what we print is ours
+        )
+        self._run.define_metric("step")
+        self._run.define_metric("*", step_metric="step")
+
+    def write(self, step: int, frame: int, wall_seconds: float, metrics: Mapping[str, float]) -> None:
+        """Send the row."""
+        self._run.log({"step": step, "frame": frame, "wall_seconds": wall_seconds, **metrics})
+
+    def sync(self) -> None:
+        """wandb sends by itself."""
+
+    def close(self) -> None:
+        """Wait until all is sent."""
+        self._run.finish(quiet=True)
+
+
+def open_copy(folder: RunFolder, config: Mapping[str, Any], step: int) -> WandbCopy:
+    """The copy of a run that is at this step."""
+    return WandbCopy(folder, config)
