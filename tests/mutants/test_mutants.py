@@ -155,6 +155,19 @@ MUTANTS = {
     "a kernel takes another weight's correction": Mutant(
         "cohort/adam_kernels.py", "2 * chosen(PLACES, place)", "2 * place", "tests/cohort/test_adam_kernel.py",
     ),
+    "TensorBoard hides the row a run goes on from": Mutant(
+        "run/copy_tensorboard.py", "purged = step + 1 if", "purged = step if",
+        "tests/unit/test_copies.py::test_what_a_resumed_run_went_back_from_is_hidden",
+    ),
+    "evaluations are not copied": Mutant(
+        "run/journal.py",
+        "        self._copies.write(step, step * self.frames_per_step, wall_seconds, metrics)\n", "",
+        "tests/unit/test_copies.py::test_a_fine_tuning_takes_the_sinks_that_are_here",
+    ),
+    "a run fails with its copy": Mutant(
+        "run/copies.py", "        except Exception as error:", "        except KeyError as error:",
+        "tests/unit/test_copies.py::test_a_copy_that_fails_on_the_way_is_put_away",
+    ),
 }  # fmt: skip
 
 
