@@ -14,6 +14,7 @@ from intrigue.cli import main
 from intrigue.errors import ConfigError
 from intrigue.scores.urlb import EXPERTS
 from intrigue.scores.urlb_published import PAPER_12, PAPER_BOLD, RERUN, RERUN_TASKS, TASKS_12, shares, tasks_of
+from intrigue.studies import urlb_picture
 from intrigue.studies.curve_names import Name
 from intrigue.studies.fig6 import TASKS, all_the_way, comparable
 from intrigue.studies.registry import STUDIES
@@ -229,6 +230,35 @@ def test_small_sizes_decide_nothing(tmp_path):
     assert rows_of(found)["mean, walker: NNM above APT"].verdict == "SHORT"
     assert found.words[0].startswith("Laptop sizes")
     assert (tmp_path / "scores.png").read_bytes()[:4] == b"\x89PNG" and (tmp_path / "scores.csv").exists()
+
+
+def test_small_sizes_with_changes_keep_their_name(tmp_path):
+    """Changes are told beside the small preset; beside the full one they would hide how small it was."""
+    runs = [
+        tuning("walker_run", "NNM", 0.5, preset="nnm-urlb-small"),
+        tuning("walker_run", "NNM", 0.4, preset="nnm-urlb-small", changes="agent.batch=16"),
+        tuning("walker_run", "NNM", 0.3, preset="nnm-urlb-small", changes="pool.num_envs=8"),
+    ]
+    found = rows_of(STUDIES.get("table4").cls().conclude_from(runs, tmp_path))
+    assert {"walker_run: NNM", "walker_run: NNM, 8 environments"} <= set(found)
+    assert "walker_run: nnm-urlb-small agent.batch=16" in found
+    rows = csv.DictReader((tmp_path / "scores.csv").read_text().splitlines())
+    assert {row["preset"] for row in rows} == {"nnm-urlb-small"}
+
+
+def test_long_names_stay_within_the_picture(tmp_path, monkeypatch):
+    changes = "agent.batch=128 agent.capacity=50000 agent.hidden=256 agent.learning_starts=1000 reward.hidden=256"
+    runs = [tuning("walker_run", "NNM", 0.5), tuning("walker_run", "NNM", 0.4, changes=changes)]
+    figures = []
+    monkeypatch.setattr(urlb_picture, "_written", lambda figure, *_: figures.append(figure) or [])
+    urlb_picture.draw_scores(tuned_results(runs), tmp_path, "Table 4")
+    [figure] = figures
+    figure.draw_without_rendering()
+    [axes] = figure.axes
+    for label in axes.get_yticklabels():
+        assert label.get_window_extent().x0 >= 0, label.get_text()
+    assert " ".join(axes.get_yticklabels()[1].get_text().split()) == f"nnm-urlb {changes}"
+    assert axes.get_window_extent().width > 0.4 * figure.bbox.width
 
 
 # --- figure 6

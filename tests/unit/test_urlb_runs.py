@@ -88,6 +88,26 @@ def test_a_run_in_two_files_is_refused(tmp_path):
         gathered([tmp_path / "x.csv", tmp_path / "y.csv"])
 
 
+def test_two_equal_runs_in_a_folder_are_named(tmp_path):
+    for name in ("first", "again"):
+        write_tuned(tmp_path / name, "scratch-urlb", "walker_run", [(500, 1.0), (2000, 2.0)])
+    with pytest.raises(ConfigError, match=r"scratch-urlb on walker_run, seed 0.*stands in .*again and in .*first"):
+        gathered([tmp_path])
+
+
+def test_the_folder_of_a_study_is_read_by_the_names_it_gave(tmp_path):
+    """Smaller settings have no preset of their own; only the study knows which method a run stands for."""
+    small = {"agent.batch": 128, "agent.hidden": 256}
+    write_tuned(tmp_path / "runs" / "a", "apt-urlb", "walker_run", [(9, 1.0)], **small)
+    [run] = gathered([tmp_path])
+    assert run.name.changes
+    table = export([tmp_path / "runs" / "a"], tmp_path / "results.csv", named=lambda _: Name("apt-urlb-small"))
+    [run] = gathered([tmp_path])
+    assert run.name == Name("apt-urlb-small")
+    with pytest.raises(ConfigError, match="each run once"):
+        gathered([tmp_path, table])
+
+
 def test_a_fine_tuning_with_other_environments_than_its_pretraining_says_so(tmp_path):
     write_run(tmp_path / "pre", resolve(preset_layer("nnm-urlb"), {"env": "dmc/walker", "pool.num_envs": 8}))
     write_tuned(tmp_path / "a", "nnm-urlb", "walker_run", [(9, 1.0)], "pre", **TUNED)

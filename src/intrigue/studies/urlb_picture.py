@@ -7,6 +7,7 @@ independent rerun a hollow square.
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,6 +40,7 @@ FIXED = {
 SPARE = ("#8C564B", "#BCBD22", "#17BECF", "#9467BD", "#7F7F7F", "#AEC7E8", "#B5651D")
 PANEL = (3.3, 2.7)  # inches
 NEAR_THE_END = 50_000  # frames: before it, the paper's score at 100k would squeeze the curves
+LABEL = 30  # characters in a line: names of runs with changed settings are long
 MARKS = {"paper": "D", "rerun": "s"}
 
 
@@ -56,8 +58,11 @@ def draw_scores(results: TunedResults, folder: Path, title: str) -> list[Path]:
     panels = [(domain, [task for task in table.tasks if domain_of(task) == domain]) for domain in domains]
     if len(panels) > 1:
         panels.insert(0, ("all", list(table.tasks)))
+    written = [textwrap.fill(label, LABEL, break_long_words=False) for label in labels]
+    lines = max(text.count("\n") + 1 for text in written)
     with drawing():
-        figure = new_figure(max(7.2, 3.0 + 2.6 * len(panels)), 1.9 + 0.34 * max(3, len(labels)))
+        height = 2.1 + (0.34 + 0.13 * (lines - 1)) * max(3, len(labels))
+        figure = new_figure(max(7.2, 3.0 + 2.6 * len(panels)), height)
         axes = figure.subplots(1, max(1, len(panels)), squeeze=False, sharey=True, sharex=True)[0]
         sources: set[str] = set()
         for place, (name, tasks) in zip(axes, panels, strict=False):
@@ -66,7 +71,7 @@ def draw_scores(results: TunedResults, folder: Path, title: str) -> list[Path]:
             place.set_title(f"{name}, {fewer}", fontsize=11)
             place.set_xlabel("mean score / expert")
         axes[0].set_xlim(0, 1.03 * axes[0].get_xlim()[1])  # once all is drawn: the panels share their limits
-        axes[0].set_yticks(range(len(labels)), labels)
+        axes[0].set_yticks(range(len(labels)), written, fontsize=11 if lines == 1 else 8)
         axes[0].set_ylim(len(labels) - 0.5, -0.5)
         figure.suptitle(f"{title}\n{_budget(results)}", fontsize=12)
         legend_below(figure, _legend(sources), columns=3, fontsize=10)

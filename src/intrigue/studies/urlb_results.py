@@ -22,7 +22,7 @@ from intrigue.scores.urlb import EXPERTS
 from intrigue.scores.urlb_published import TASKS_12, domain_of
 from intrigue.studies.curve_names import Name
 from intrigue.studies.results import LEFT_BEHIND, SMALL
-from intrigue.studies.urlb_methods import FINETUNE_FRAMES, PRETRAIN_FRAMES, environments_of
+from intrigue.studies.urlb_methods import FINETUNE_FRAMES, PRETRAIN_FRAMES, environments_of, method_of
 from intrigue.studies.urlb_runs import Tuning
 
 SCORE_HEADER = (
@@ -98,10 +98,16 @@ def tuned_results(runs: Sequence[Tuning]) -> TunedResults:
         if np.isnan(score):
             notes.append(f"Left out: {run}, which was not evaluated before frame {frames:,}.")
             continue
-        named = replace(run, name=Name(run.name.preset.removesuffix(SMALL), run.name.changes) if small else run.name)
+        named = replace(run, name=_method_name(run.name) if small else run.name)
         scores.setdefault(named.name, {}).setdefault(run.task, []).append(score)
         counted.append(named)
     return TunedResults(frames, snapshots, small, scores, counted, notes)
+
+
+def _method_name(name: Name) -> Name:
+    """The method that stands for its laptop size; with other settings changed it is no method, and keeps its name."""
+    full = Name(name.preset.removesuffix(SMALL), name.changes)
+    return name if method_of(full) is None else full
 
 
 def _shorter_pretrainings(runs: Sequence[Tuning], snapshots: Mapping[str, int]) -> list[str]:
@@ -120,7 +126,8 @@ def write_scores(results: TunedResults, path: Path) -> Path:
         writer.writerow(SCORE_HEADER)
         for run in sorted(results.runs, key=lambda each: (TASKS_12.index(each.task), each.name, each.seed)):
             score = run.at(results.frames)
-            fixed = [run.task, run.name.preset, run.name.changes, run.seed, run.snapshot, results.frames]
+            size = SMALL if results.small and not run.name.preset.endswith(SMALL) else ""
+            fixed = [run.task, run.name.preset + size, run.name.changes, run.seed, run.snapshot, results.frames]
             shown = [f"{score:.6g}", f"{score / EXPERTS[run.task]:.6g}"]
             writer.writerow([*fixed, *shown, environments_of(run.name)])
     return path

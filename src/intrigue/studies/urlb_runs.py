@@ -38,6 +38,7 @@ COLUMNS = (
     "domain", "task", "preset", "changes", "seed", "snapshot_frames", "finetune_frames", "return_mean", "return_std",
     "episodes", "expert", "wall_seconds", "environments",
 )  # fmt: skip
+RESULTS = "results.csv"  # what a study leaves in its folder
 NEEDED = ("task", "preset", "seed", "snapshot_frames", "finetune_frames", "return_mean")
 N_STEP = 3  # of a fine-tuning that says nothing else: `intrigue.finetune`, which loads torch
 # What a fine-tuning sets itself, whatever its pre-training had.
@@ -175,11 +176,17 @@ def _problem(task: str, expert: float, point: tuple[float, float], known: Sequen
 
 
 def _of_folder(folder: Path) -> list[Tuning]:
+    """The runs below a folder; those of a study by the results it left, which say what each run was for."""
+    if (folder / RESULTS).is_file():
+        return read(folder / RESULTS)
+    found: list[Tuning] = []
     with tempfile.TemporaryDirectory() as scratch:
-        found = read(export(runs_below(folder), Path(scratch) / "results.csv"))
+        for run in runs_below(folder):
+            table = export([run], Path(scratch) / RESULTS)
+            found += [replace(tuning, source=str(run)) for tuning in read(table)]
     if not found:
         raise ConfigError(f"{folder} holds no evaluated run of a task. Accepted: what `intrigue finetune` leaves.")
-    return [replace(run, source=str(folder)) for run in found]
+    return found
 
 
 def _rows(run: RunFolder, named: Callable[[Path], Name] | None) -> list[list[str]]:

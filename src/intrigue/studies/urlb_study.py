@@ -27,7 +27,7 @@ from intrigue.studies.curve_names import Name
 from intrigue.studies.results import SMALL
 from intrigue.studies.urlb_methods import METHODS, SCRATCH
 from intrigue.studies.urlb_results import TunedResults, tuned_results, write_scores
-from intrigue.studies.urlb_runs import Tuning, export, gathered, read
+from intrigue.studies.urlb_runs import RESULTS, Tuning, export, gathered, read
 
 # Ours: models a quarter as large, as `nnm-urlb-small`.
 SMALL_MODELS = {"reward.feature_dim": 128, "reward.hidden": 256}
@@ -73,7 +73,7 @@ class UrlbStudy(Study, FromFiles, abc.ABC):
         """Export the runs' evaluations, then read them as anybody else's."""
         names = {path: _name(label, budget) for label, paths in runs.items() for path in paths}
         held = [path for path in names if RunFolder(path).config.exists()]
-        table = export(held, out / "results.csv", named=lambda path: names[path])
+        table = export(held, out / RESULTS, named=lambda path: names[path])
         told = self.conclude_from(read(table), out)
         return replace(told, files=[*told.files, table])
 
