@@ -93,6 +93,10 @@ def test_what_is_there_is_named_and_untouched(tmp_path: Path) -> None:
     mark_done(run, 5, "d")
     assert "a finished run" in refusal("run")
     assert "not a run" in refusal("foreign")
+    (tmp_path / "seeds" / "seed-0").mkdir(parents=True)
+    assert f"several seeds; go on with `intrigue resume {tmp_path / 'seeds'}`" in refusal("seeds")
+    (tmp_path / "seeds" / "seed-0").rmdir()
+    (tmp_path / "seeds").rmdir()
     assert "is a file" in refusal("file")
     assert "symbolic link" in refusal("link")
     assert "Not a directory" in refusal("file/inside")
@@ -245,6 +249,14 @@ def test_write_file_replaces_in_one_instant_or_not_at_all(tmp_path: Path, monkey
     monkeypatch.delenv(disk.FAULT_VARIABLE)
     atomic.write_file(path, b"new")
     assert path.read_bytes() == b"new"
+
+
+@pytest.mark.parametrize(("error", "advice"), [("ENOSPC", "make room"), ("EACCES", "a place that can be written to")])
+def test_a_refusal_says_what_would_help(tmp_path: Path, monkeypatch, error: str, advice: str) -> None:
+    disk.reset_faults()
+    monkeypatch.setenv(disk.FAULT_VARIABLE, f"file:any:1:{error}")
+    with pytest.raises(StorageError, match=advice):
+        atomic.write_file(tmp_path / "f", b"new")
 
 
 def test_removal_never_follows_links(tmp_path: Path) -> None:

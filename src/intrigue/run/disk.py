@@ -29,6 +29,7 @@ HINTS = {
     errno.EPERM: "the operation is not permitted",
     errno.EIO: "the device reported an input/output error",
 }
+NOT_ALLOWED = (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR)  # more room would not help
 
 _scopes: list[str] = []
 _calls_seen: dict[str, int] = {}
@@ -188,7 +189,9 @@ def storage(path: Path, needed: int | None = None) -> Iterator[None]:
         sizes = {"needed": needed, "free": free}
         known = "".join(f", {name} {count} bytes" for name, count in sizes.items() if count is not None)
         code = errno.errorcode.get(error.errno or 0, "error")
+        advice = "make room or choose another place, then use `intrigue resume`"
+        if error.errno in NOT_ALLOWED:
+            advice = "choose a place that can be written to"
         raise StorageError(
-            f"cannot write {path}: {reason} ({code}{known}). "
-            "What was there before is untouched; make room or choose another place, then use `intrigue resume`."
+            f"cannot write {path}: {reason} ({code}{known}). What was there before is untouched; {advice}."
         ) from error

@@ -103,8 +103,7 @@ def open_run(path: Path) -> RunFolder:
         raise ConfigError(f"{path} does not exist; give the folder of a run, the one that holds `checkpoints`")
     if not path.is_dir():
         raise ConfigError(f"{path} is not a folder; give the folder of a run, the one that holds `checkpoints`")
-    run = RunFolder(path)
-    seeds = [seed for entry in path.iterdir() if (seed := seed_of(entry.name)) is not None]
+    run, seeds = RunFolder(path), _seeds_in(path)
     if seeds and not run.checkpoints.exists():
         raise ConfigError(f"{path} holds the runs of several seeds; give one of them: {path / seed_name(min(seeds))}")
     if not run.checkpoints.is_dir() or not published(run.checkpoints):
@@ -124,6 +123,10 @@ def occupied_by(path: Path) -> str | None:
         return f"{str(path)!r} cannot be the path of a run: {reason}; choose another one with --out"
 
 
+def _seeds_in(path: Path) -> list[int]:
+    return [seed for entry in path.iterdir() if (seed := seed_of(entry.name)) is not None]
+
+
 def _obstacle(path: Path) -> str | None:
     try:
         mode = os.lstat(path).st_mode
@@ -137,6 +140,11 @@ def _obstacle(path: Path) -> str | None:
         return None
     run = RunFolder(path)
     if not run.checkpoints.is_dir() and not run.config.exists():
+        if _seeds_in(path):
+            return (
+                f"{path} already holds runs of several seeds; go on with `intrigue resume {path}`, "
+                "or choose another folder with --out"
+            )
         return f"{path} holds files that are not a run; give the path of a folder that does not exist yet"
     kind = "a finished run" if run.finished.exists() else "an unfinished run"
     return f"{path} already holds {kind}; go on with `intrigue resume {path}`, or choose another folder with --out"

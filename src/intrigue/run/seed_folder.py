@@ -79,11 +79,6 @@ def create(path: Path, command: str = "") -> Nest:
         ConfigError: something is at `path`; the message says what, and what to do.
     """
     path = Path(os.path.abspath(path))
-    if seed_runs(path):
-        raise ConfigError(
-            f"{path} already holds runs of several seeds; go on with `intrigue resume {path}`, or choose another "
-            "folder with --out"
-        )
     if refusal := occupied_by(path):
         raise ConfigError(refusal)
     return Nest(*birth.claim_hidden(path.parent, path.name, command), iter([path]))
