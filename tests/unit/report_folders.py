@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from intrigue.config import RunConfig, resolve
-from intrigue.run import checkpoint
+from intrigue.presets import preset_layer
+from intrigue.run import checkpoint, snapshot
 from intrigue.run.folder import RunFolder, mark_done, write_config, write_provenance
 
 # Two rooms a side of two cells: 4 * 4 + 3 = 19 places.
@@ -63,6 +64,30 @@ def write_run(
     if finished:
         mark_done(folder, step, checkpoint.digest(folder.checkpoints))
     return path
+
+
+def write_pretraining(path: Path, seed: int = 0, marks: Sequence[int] = (1000, 3000), **fields: Any) -> Path:
+    """A pre-training of URLB with snapshots, other ones for every seed."""
+    layer = {name.replace("__", "."): value for name, value in fields.items()}
+    config = resolve(preset_layer("nnm-urlb"), {"steps": 3000, "seed": seed, "device": "cpu"}, layer)
+    write_run(path, config)
+    for mark in marks:
+        state = {"about": {"seed": seed, **layer}, "agent": {"weight": np.full(3, mark)}, "reward": {}}
+        snapshot.save(RunFolder(path), mark, state, config.digest(), mark)
+    return path
+
+
+def write_tuning(path: Path, pre: Path | None, mark: int = 3000, seed: int = 0, *, name: str = "") -> Path:
+    """A fine-tuning of walker_run from a snapshot, or from scratch; `name` is what provenance.json calls `pre`."""
+    tuning = {"curiosity.idle": True, "curiosity.int_coef": 0.0, "agent.n_step": 3, "run.eval_every": 100}
+    config = resolve(
+        preset_layer("nnm-urlb"), {"env": "dmc/walker_run", "steps": 400, "seed": seed, "device": "cpu"}, tuning
+    )
+    provenance: dict[str, Any] = {"versions": {"intrigue": "0.1.0"}, "plugins": {}}
+    if pre is not None:
+        digest = snapshot.load(RunFolder(pre), mark).digest
+        provenance["finetuned_from"] = {"run": name or pre.name, "snapshot": mark, "digest": digest, "copied": {}}
+    return write_run(path, config, provenance=provenance)
 
 
 def other_seed(config: RunConfig, seed: int) -> RunConfig:

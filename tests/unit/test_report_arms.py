@@ -204,6 +204,22 @@ def test_folders_of_runs_stand_for_their_runs_and_each_counts_once(tmp_path):
     assert find_runs([tmp_path / "all", paths[0]]) == paths
 
 
+def test_folders_of_seeds_among_runs_stand_for_their_runs(tmp_path):
+    root = tmp_path / "runs"
+    single = write_run(root / "a", config_of(), visits=visits_of(1))
+    seeds = [write_run(root / "b" / f"seed-{seed}", config_of(seed), visits=visits_of(1)) for seed in (0, 1)]
+    beside = write_run(root / "b" / "seed-1-again", config_of(1), visits=visits_of(1))
+    part = write_run(root / "c" / "seed-0", config_of(5), visits=visits_of(1), step=200, finished=False)
+    write_run(root / ".hidden" / "seed-0", config_of(9), visits=visits_of(1))  # being made
+    write_run(root / "other" / "deep", config_of(9), visits=visits_of(1))  # no folder of seeds
+    assert find_runs([root]) == [single, *seeds, beside, part]
+    assert find_runs([root / "b"]) == [*seeds, beside]
+    assert [read_record(path).state for path in find_runs([root / "c", root / "b"])] == [
+        "unfinished",
+        *["finished"] * 3,
+    ]
+
+
 def test_every_wrong_folder_is_named_at_once(tmp_path):
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").touch()

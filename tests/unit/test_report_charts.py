@@ -8,8 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from matplotlib.lines import Line2D
+from report_folders import config_of, write_run
 
-from intrigue.report.charts import drawing, legend_below, new_figure
+from intrigue.report.arms import Arm
+from intrigue.report.charts import CHART_INCHES, drawing, legend_below, line_chart, new_figure
+from intrigue.report.record import read_record
 
 names = st.lists(st.integers(1, 40), min_size=1, max_size=12)
 
@@ -49,3 +52,21 @@ def test_a_narrow_figure_gets_more_rows() -> None:
         figure.draw_without_rendering()
         lines = {round(text.get_window_extent().y0) for text in legend.get_texts()}
     assert len(lines) > 1
+
+
+def test_many_arms_leave_the_curves_their_room(tmp_path) -> None:
+    """The chart grows with its legend; names that only their ends tell apart stay whole."""
+    record = read_record(write_run(tmp_path / "run", config_of()))
+    assert record.config is not None
+    labels = [f"nnm (knn, from snapshot 2000000 of walker-{index})" for index in range(20)]
+    heights = []
+    with drawing():
+        for shown in (labels[:1], labels):
+            arms = [Arm(label, record.config, (record,)) for label in shown]
+            chart = line_chart(arms, "intrinsic/raw_mean", "bonus", 1.0)
+            assert chart is not None
+            chart.draw_without_rendering()
+            (axes,), (legend,) = chart.axes, chart.legends
+            assert [text.get_text() for text in legend.get_texts()] == shown
+            heights.append(axes.get_window_extent().height / chart.dpi)
+    assert min(heights) > CHART_INCHES[1] / 3

@@ -121,7 +121,9 @@ def bare_run(path: Path, provenance: dict | None = None) -> Path:
 
 def hostile_pages(root: Path, texts: list[str]) -> Report:
     """A page over one whole run and a damaged one per text; the texts stand in every place a run can fill."""
+    origin = {"run": " ".join(texts), "snapshot": 5, "digest": texts[3]}
     fields = {"versions": {"intrigue": texts[0]}, "host": texts, "plugins": {text: text for text in texts}}
+    fields["finetuned_from"] = origin
     folders = [bare_run(root / "good", provenance=fields)]
     for index, text in enumerate(texts):
         name = f"{index}{text}".replace("/", "_")

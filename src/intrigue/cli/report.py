@@ -29,8 +29,8 @@ def report(
 ) -> int:
     """Write one self-contained HTML page about one or more runs, and its figures as PNG and SVG beside it.
 
-    Runs that differ only in their seed are averaged; all others are compared. The path of the page goes
-    to stdout, what the runs show to stderr.
+    Runs that differ only in their seed are averaged; all others are compared, and so are fine-tunings from
+    other snapshots. The path of the page goes to stdout, what the runs show to stderr.
 
     Examples:
       intrigue report runs/maze

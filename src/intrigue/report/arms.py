@@ -1,8 +1,9 @@
 """Runs sorted into tasks (one environment with its options) and arms (what a run computes, seed apart).
 
-arm     equal RunConfig.digest(without seed and bookkeeping), equal step budget, equal version of this package
-counted the finished runs of an arm, one per seed; when none is finished, the unfinished ones if all stand at the
-        same step (the arm is then `so_far`). Only these are averaged; every other run is shown and named.
+arm     equal RunConfig.digest(without seed and bookkeeping), equal step budget, equal version of this package, and
+        the same kind of origin (`report.origin`): from scratch, from a snapshot, with given episodes
+counted the finished runs of an arm, one per seed and origin; when none is finished, the unfinished ones if all stand
+        at the same step (the arm is then `so_far`). Only these are averaged; every other run is shown and named.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from intrigue.config import BOOKKEEPING, RunConfig
 from intrigue.envs.maze import Maze, build_maze
 from intrigue.envs.registry import split_id
 from intrigue.report.labels import label_arms
+from intrigue.report.origin import begun_with
 from intrigue.report.record import RunRecord
 
 MAZE_FAMILIES = ("rooms", "noisy-tv")
@@ -23,7 +25,7 @@ MAZE_FAMILIES = ("rooms", "noisy-tv")
 
 @dataclass(frozen=True)
 class Arm:
-    """Runs that differ in nothing but the seed."""
+    """Runs that differ in nothing but the seed, their own or that of their pre-training."""
 
     label: str
     config: RunConfig
@@ -61,6 +63,11 @@ class Arm:
     def is_curious(self) -> bool:
         """Whether it learns from a bonus."""
         return self.config.reward_name != "none" and not self.is_random
+
+    @property
+    def begun(self) -> str:
+        """What its runs began with, in words; empty where nothing need be said."""
+        return begun_with([run.origin for run in self.runs], self.config.curiosity.idle)
 
     @property
     def is_simulated(self) -> bool:
@@ -101,11 +108,11 @@ def sort_tasks(records: Iterable[RunRecord]) -> list[Task]:
 def make_task(runs: Sequence[RunRecord]) -> Task:
     """The task of these runs, which share one environment."""
     groups: dict[tuple[Any, ...], list[RunRecord]] = {}
-    for run in runs:
+    for run in _settled(runs):
         groups.setdefault(_arm_key(run), []).append(run)
     unnamed = [Arm("", _config(group[0]), tuple(_single_out(group))) for group in groups.values()]
     ordered = sorted(unnamed, key=lambda arm: (arm.is_random, arm.is_plain, _arm_key(arm.runs[0])[1:]))
-    labels = label_arms([(arm.config, arm.runs[0].version, arm.is_simulated) for arm in ordered])
+    labels = label_arms([(arm.config, arm.runs[0].version, arm.is_simulated, arm.begun) for arm in ordered])
     named = [replace(arm, label=label) for arm, label in zip(ordered, labels, strict=True)]
     return Task(_config(runs[0]).env_id, tuple(named))
 
@@ -118,15 +125,32 @@ def task_key(config: RunConfig) -> str:
 def _arm_key(run: RunRecord) -> tuple[Any, ...]:
     config = _config(run)
     digest = config.digest(without=(*BOOKKEEPING, "seed"))
-    return (run.path is None, config.reward_name, config.agent_name, config.run.steps, run.version, digest)
+    origin = ("", 0, "") if run.origin is None else run.origin.key
+    return (run.path is None, config.reward_name, config.agent_name, config.run.steps, run.version, digest, *origin)
+
+
+def _settled(runs: Sequence[RunRecord]) -> list[RunRecord]:
+    """The runs; a pre-training that is not found is taken for one of the only kind that is, where there is just one."""
+    kinds: dict[tuple[Any, ...], set[str]] = {}
+    for run in runs:
+        if run.origin is not None and run.origin.settings:
+            kinds.setdefault(_arm_key(run)[:-1], set()).add(run.origin.settings)
+    settled = []
+    for run in runs:
+        known = kinds.get(_arm_key(run)[:-1], set())
+        if run.origin is not None and len(known) == 1:
+            run = replace(run, origin=replace(run.origin, settings=min(known)))
+        settled.append(run)
+    return settled
 
 
 def _single_out(group: Sequence[RunRecord]) -> list[RunRecord]:
-    """The runs with every repeated seed marked: the same settings and seed twice are one result, not two."""
-    kept: dict[int | None, RunRecord] = {}
+    """The runs with every repeated one marked: the same settings, origin and seed twice are one result, not two."""
+    kept: dict[tuple[int | None, str], RunRecord] = {}
     marked = []
     for run in sorted(group, key=lambda each: (each.state != "finished", each.state == "damaged", _run_order(each))):
-        first = kept.setdefault(run.seed, run) if run.state != "damaged" else run
+        same = (run.seed, "" if run.origin is None else run.origin.digest)
+        first = kept.setdefault(same, run) if run.state != "damaged" else run
         if first is run:
             marked.append(run)
         else:

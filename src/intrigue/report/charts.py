@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from intrigue.errors import ConfigError
 from intrigue.report.arms import Arm
 from intrigue.report.curves import curve_of, line_of, thinned
-from intrigue.report.wording import figure_text
+from intrigue.report.wording import LEGEND_TEXT_LIMIT, figure_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -44,6 +44,7 @@ STYLE: dict[str, Any] = {
     "svg.fonttype": "path",  # letters as shapes: no text of a run becomes part of the SVG's markup
 }
 CHART_INCHES = (5.6, 3.9)
+LEGEND_INCHES = 1.3  # of a chart's height; ours: a third. A higher legend makes the chart higher, not its curves flat
 PNG_DPI = 200
 
 
@@ -122,7 +123,8 @@ def line_chart(arms: Sequence[Arm], column: str, y_label: str, frames: float, as
     for arm in arms:
         color, dash = line_style(arms, arm)
         if _draw_arm(axes, arm, column, color, dash, frames):
-            handles.append(Line2D([], [], color=color, linestyle=dash, linewidth=2.2, label=figure_text(arm.label)))
+            name = figure_text(arm.label, LEGEND_TEXT_LIMIT)
+            handles.append(Line2D([], [], color=color, linestyle=dash, linewidth=2.2, label=name))
     if not handles:
         return None
     axes.set_xlabel("frames" if frames > 1 else "agent steps")
@@ -135,7 +137,9 @@ def line_chart(arms: Sequence[Arm], column: str, y_label: str, frames: float, as
         axes.set_ylim(axes.dataLim.y0 - 1, axes.dataLim.y0 + 1)
     axes.set_xlim(left=0)
     axes.margins(x=0.02)
-    legend_below(figure, handles, columns=2, handlelength=2.6)
+    legend = legend_below(figure, handles, columns=2, handlelength=2.6)
+    beyond = legend.get_window_extent().height / figure.dpi - LEGEND_INCHES
+    figure.set_figheight(CHART_INCHES[1] + max(0.0, beyond))
     return figure
 
 

@@ -1,6 +1,7 @@
 """Readable, distinct names of arms: the reward and where it comes from, then whatever else tells two arms apart.
 
-nnmc (knn) · none · random policy · nnm (knn, form=floor) · nnmc (knn, 50,000 steps) · nnm (knn, 8 environments)
+nnmc (knn) · none · random policy · nnm (knn, form=floor) · nnmc (knn, 50,000 steps) · nnm (knn, 8 environments) ·
+nnm (knn, from snapshot 3000 of walker)
 """
 
 from __future__ import annotations
@@ -16,16 +17,19 @@ NAMED_FIELDS = 3  # differing settings spelled out in a label; ours: more do not
 
 STEPS_ONE = ("ddpg",)  # agents whose published scores are of one environment
 
-Described = tuple[RunConfig, str, bool]  # settings, version of this package, simulated for the report
+# settings, version of this package, simulated for the report, what it began with
+Described = tuple[RunConfig, str, bool, str]
 
 
 def label_arms(arms: Sequence[Described]) -> list[str]:
     """One label per arm, all different."""
-    plain = [_base(config) for config, _, _ in arms]
-    agents = {config.agent_name for config, _, _ in arms if config.agent_name != "random"}
-    details: list[list[str]] = [[*_source(config), *_environments(config)] for config, _, _ in arms]
+    plain = [_base(config) for config, *_ in arms]
+    agents = {config.agent_name for config, *_ in arms if config.agent_name != "random"}
+    details: list[list[str]] = [
+        [*_source(config), *([begun] if begun else []), *_environments(config)] for config, _, _, begun in arms
+    ]
     if len(agents) > 1:
-        for extra, (config, _, _) in zip(details, arms, strict=True):
+        for extra, (config, *_) in zip(details, arms, strict=True):
             extra += [config.agent_name] if config.agent_name != "random" else []
     for name, times in Counter(zip(plain, map(tuple, details), strict=True)).items():
         if times > 1:
@@ -78,12 +82,12 @@ def _environments(config: RunConfig) -> tuple[str, ...]:
 
 def _differences(alike: Sequence[Described]) -> list[list[str]]:
     """What tells arms of one name apart, one list of words for each."""
-    names = differing_settings([config for config, _, _ in alike])
+    names = differing_settings([config for config, *_ in alike])
     # What the bonus is comes first: that is what people compare.
     names.sort(key=lambda name: (name != "run.steps", not name.startswith("reward."), name))
-    versions = {version for _, version, simulated in alike if not simulated}
+    versions = {version for _, version, simulated, _ in alike if not simulated}
     words = []
-    for config, version, simulated in alike:
+    for config, version, simulated, _ in alike:
         flat = flat_settings(config)
         own = [_word(name, flat.get(name, "unset")) for name in names[:NAMED_FIELDS]]
         own += [f"{len(names) - NAMED_FIELDS} more"] if len(names) > NAMED_FIELDS else []

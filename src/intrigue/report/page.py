@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from intrigue.errors import CheckpointError, ConfigError, Problem
-from intrigue.report.advice import repeat_command
+from intrigue.report.advice import repeat_commands
 from intrigue.report.arms import Task, sort_tasks
 from intrigue.report.charts import Picture, drawing
 from intrigue.report.record import RunRecord, read_record
@@ -26,6 +26,7 @@ from intrigue.report.wording import plural, visible
 from intrigue.run import atomic, disk
 from intrigue.run.examine import listing
 from intrigue.run.folder import RunFolder
+from intrigue.run.seed_folder import seed_runs
 from intrigue.version import __version__
 
 DEFAULT_PAGE = Path("report.html")
@@ -108,11 +109,15 @@ def read_tasks(paths: Sequence[Path]) -> tuple[list[Task], list[RunRecord]]:
 
 
 def find_runs(folders: Sequence[Path]) -> list[Path]:
-    """The run folders meant, each once, in the order given. Raises ConfigError with every problem."""
+    """The run folders meant, each once, in the order given; a folder of seeds stands for its runs, wherever it lies.
+
+    Raises:
+        ConfigError: with every folder that holds no run.
+    """
     problems: list[Problem] = []
     found: dict[str, Path] = {}
     for folder in folders:
-        inside = [folder] if _is_run(folder) else [path for path in _children(folder) if _is_run(path)]
+        inside = [folder] if _is_run(folder) else [run for path in _children(folder) for run in _runs_at(path)]
         if not inside:
             wrong = "holds no run" if folder.is_dir() else "is not a folder" if folder.exists() else "does not exist"
             problems.append(Problem("", f"{folder} {wrong}. Give the folder of a run, or one that holds such folders."))
@@ -123,6 +128,15 @@ def find_runs(folders: Sequence[Path]) -> list[Path]:
     if problems:
         raise ConfigError(problems)
     return list(found.values())
+
+
+def _runs_at(path: Path) -> list[Path]:
+    """The run at `path`, or all runs in it if it is a folder of seeds; none where it is hidden or something else."""
+    if _is_run(path):
+        return [path]
+    if path.name.startswith(".") or not seed_runs(path):
+        return []
+    return [run for run in _children(path) if _is_run(run)]
 
 
 def _is_run(path: Path) -> bool:
@@ -181,7 +195,7 @@ def _origins(tasks: Sequence[Task]) -> list[dict[str, Any]]:
                     "label": visible(f"{task.env_id}: {arm.label}" if len(tasks) > 1 else arm.label),
                     "settings": _listed(arm.config.to_json()),
                     "provenance": [(visible(str(run.path)), _listed(run.provenance)) for run in runs],
-                    "commands": [visible(repeat_command(run)) for run in runs],
+                    "commands": [visible(line) for run in runs for line in repeat_commands(run)],
                 }
             )
     return origins

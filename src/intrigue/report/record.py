@@ -4,7 +4,7 @@
     running      not finished, and a live process holds its folder
     unfinished   not finished, and nobody works on it
     damaged      a file is missing, garbled, or does not belong to the others; its numbers are not used
-    duplicate    another run of the same settings and seed was given too; its numbers are not used twice
+    duplicate    another run of the same settings, origin and seed was given too; its numbers are not used twice
 
 Nothing here raises for a bad run: it becomes a record that says what is wrong, so that the page can show it.
 """
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from intrigue.config import RunConfig, flatten_json, resolve
 from intrigue.errors import CheckpointError, ConfigError, IntrigueError
+from intrigue.report.origin import Origin, read_origin
 from intrigue.run import canonical, checkpoint, disk
 from intrigue.run.examine import Checkpoint
 from intrigue.run.folder import JSON_LIMIT, RunFolder, read_config, read_done
@@ -47,6 +48,7 @@ class RunRecord:
     visits_step: int = 0
     provenance: dict[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    origin: Origin | None = None  # what it began with; None is from scratch
 
     @property
     def seed(self) -> int | None:
@@ -71,7 +73,8 @@ def read_record(path: Path) -> RunRecord:
         return RunRecord(path, "damaged", reason, provenance=provenance, notes=tuple(notes))
     except IntrigueError as error:
         return RunRecord(path, "damaged", str(error), provenance=provenance, notes=tuple(notes))
-    empty = RunRecord(path, "damaged", config=config, provenance=provenance, notes=tuple(notes))
+    origin = read_origin(path, provenance)
+    empty = RunRecord(path, "damaged", config=config, provenance=provenance, notes=tuple(notes), origin=origin)
     try:
         return _read_results(folder, config, empty)
     except (IntrigueError, OSError) as error:

@@ -100,6 +100,9 @@ def difference_table(task: Task) -> Grid | None:
     for name in differing_settings([arm.config for arm in arms]):
         values = [str(each[name]) if name in each else ABSENT for each in flat]
         rows.append([Cell(name), *(Cell(visible(value)[:SECTIONS_SHOWN_WHOLE]) for value in values)])
+    begun = [arm.begun for arm in arms]
+    if len(set(begun)) > 1:
+        rows.append([Cell("begun"), *(Cell(visible(words) or ABSENT) for words in begun)])
     versions = [arm.runs[0].version for arm in arms]
     if len(set(versions)) > 1:
         rows.append([Cell("version of intrigue"), *(Cell(visible(version)) for version in versions)])

@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 
 ABSENT = "–"
-FIGURE_TEXT_LIMIT = 34  # characters of a name in a figure; ours: what fits twice into a legend's width
+FIGURE_TEXT_LIMIT = 34  # characters of a name in a figure; ours: what fits over a map
+LEGEND_TEXT_LIMIT = 52  # in a legend; ours: what fits once into its width
 LAST_FIGURE_CHARACTER = 0x24F  # end of Latin Extended-B: all of it is in the font that comes with matplotlib
 
 
@@ -18,11 +19,11 @@ def visible(text: str) -> str:
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text)
 
 
-def figure_text(text: str) -> str:
+def figure_text(text: str, limit: int = FIGURE_TEXT_LIMIT) -> str:
     """The text as matplotlib draws it literally: no formulas, no hidden legend entries, only characters it has."""
     shown = "".join(char if ord(char) <= LAST_FIGURE_CHARACTER else "?" for char in visible(text))
-    if len(shown) > FIGURE_TEXT_LIMIT:
-        shown = shown[: FIGURE_TEXT_LIMIT - 3] + "..."
+    if len(shown) > limit:
+        shown = shown[: limit - 3] + "..."
     # A dollar sign starts a formula, and a name that starts with an underscore is left out of the legend.
     return (" " if shown.startswith("_") else "") + shown.replace("$", r"\$")
 
