@@ -30,7 +30,7 @@ from intrigue.agents.ddpg import DDPG
 from intrigue.config import RunConfig, flatten_json, resolve
 from intrigue.envs.dmc_names import PRIMAL, TASK_OF
 from intrigue.envs.registry import split_id
-from intrigue.errors import CheckpointError, ConfigError, Problem
+from intrigue.errors import CheckpointError, ConfigError, Problem, nearest
 from intrigue.presets.urlb_setting import evaluated
 from intrigue.run import snapshot as snapshots
 from intrigue.run.copies import installed
@@ -182,10 +182,17 @@ def _task_id(trained: str, task: str) -> str:
     env_id = task if "/" in task or not name else f"{family}/{task}"
     if env_id == trained and name in PRIMAL:
         raise ConfigError([Problem("--task", f"{task!r} has no reward to learn from. Use for example {task}_run.")])
-    domains = [_domain(each) for each in (trained, env_id)]
-    if None not in domains and domains[0] != domains[1]:
-        known = ", ".join(sorted(each for each, (domain, _) in TASK_OF.items() if domain == domains[0]))
-        text = f"{task!r} is not of the domain that was trained in, {domains[0]!r}. Its tasks: {known}."
+    before, after = _domain(trained), _domain(env_id)
+    known = sorted(each for each, (domain, _) in TASK_OF.items() if domain == before)
+    if None not in (before, after) and before != after:
+        text = f"{task!r} is not of the domain that was trained in, {before!r}. Its tasks: {', '.join(known)}."
+        raise ConfigError([Problem("--task", text)])
+    short = split_id(env_id)[1]
+    if known and split_id(env_id)[0] == "dmc" and after is None and not short.startswith(f"{before}_"):
+        # Without its domain a task is most like one of another domain: `run` like `dog_run`.
+        near = nearest(f"{before}_{short}", known)
+        guess = f" Did you mean {near!r}?" if near else ""
+        text = f"unknown task {task!r}.{guess} Tasks of {before!r}: {', '.join(known)}."
         raise ConfigError([Problem("--task", text)])
     return env_id
 

@@ -43,3 +43,29 @@ def test_a_long_note_is_broken_between_words_and_nothing_of_it_is_lost(monkeypat
     flat = " ".join(" ".join(lines).split())
     for note in declaration_of("reward", "ngu").notes.values():
         assert " ".join(note.split()) in flat
+
+
+def test_a_preset_and_a_config_file_bring_their_names_and_values(tmp_path, monkeypatch, capsys) -> None:
+    lines = help_lines(80, monkeypatch, capsys, "--preset", "nnm-urlb")
+    assert {"env dmc", "agent ddpg", "reward nnm"} <= set(lines) and "agent ppo" not in lines
+    assert "  --pool.num-envs               int >= 1 = 1" in lines, "the preset's, not 16"
+    assert "  --run.snapshots         int >= 1,... = 100000,500000,1000000,2000000" in lines, "as it would be typed"
+    other = help_lines(80, monkeypatch, capsys, "--preset", "nnm-urlb", "--reward", "rnd")
+    assert {"agent ddpg", "reward rnd"} <= set(other), "what is typed wins"
+    file = tmp_path / "config.json"
+    file.write_text('{"agent": {"name": "dqn"}, "run": {"steps": 77}}')
+    lines = help_lines(80, monkeypatch, capsys, "--config", str(file))
+    assert "agent dqn" in lines and "  --run.steps             int >= 1 = 77" in lines
+
+
+def test_help_for_names_that_do_not_fit_shows_their_own_fields(monkeypatch, capsys) -> None:
+    lines = help_lines(80, monkeypatch, capsys, "--reward", "e3b", "--agent", "ddpg")
+    assert {"agent ddpg", "reward e3b"} <= set(lines)
+
+
+def test_an_unknown_preset_is_an_error_in_help_too(tmp_path, capsys) -> None:
+    assert main(["train", "--preset", "nnm-urbl", "--help"]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == "" and "Did you mean 'nnm-urlb'?" in shown.err
+    assert main(["train", "--config", str(tmp_path / "gone.json"), "--help"]) == 2
+    assert "--config: cannot read" in capsys.readouterr().err

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -129,3 +130,30 @@ def test_a_backend_that_is_not_there_is_one_clear_line(tmp_path: Path) -> None:
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 2, done.stderr
     assert "pictures need OpenGL" in done.stderr and "osmesa fails" in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there always is a window system")
+def test_a_window_system_without_a_display_is_one_clear_line(tmp_path: Path) -> None:
+    """GLFW only warns, and mujoco goes on without a context until the first picture."""
+    code = "import sys; from intrigue.cli import main; sys.exit(main(sys.argv[1:]))"
+    hidden = ("DISPLAY", "WAYLAND_DISPLAY")
+    environment = {name: text for name, text in os.environ.items() if name not in hidden} | {"MUJOCO_GL": "glfw"}
+    command = [sys.executable, "-c", code, "train", "dmc/walker", "--env.pixels", "--out", str(tmp_path / "run")]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.startswith("error: env: dmc: pictures need OpenGL without a window, and glfw fails: ")
+    assert done.stderr.count("\n") == 1 and "pixels=false" in done.stderr
+    assert list(tmp_path.iterdir()) == [], "nothing was created"
+
+
+def test_a_window_that_cannot_be_opened_is_told_with_glfws_reason(monkeypatch: Any) -> None:
+    glfw = SimpleNamespace(
+        init=lambda: True, get_current_context=lambda: None, get_error=lambda: (65542, b"GLX: none there")
+    )
+    monkeypatch.setitem(sys.modules, "glfw", glfw)
+    monkeypatch.setitem(
+        sys.modules, "mujoco.glfw", SimpleNamespace(GLContext=lambda *_: SimpleNamespace(make_current=lambda: None))
+    )
+    monkeypatch.setenv("MUJOCO_GL", "glfw")
+    with pytest.raises(ConfigError, match=r"glfw fails: RuntimeError: GLX: none there\. Accepted"):
+        dmc_camera._context.__wrapped__()

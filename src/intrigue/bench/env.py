@@ -16,6 +16,7 @@ import tyro
 
 from intrigue.bench.env_rates import PoolRate, bare_rate, pool_rate
 from intrigue.bench.machine import machine
+from intrigue.cli.places import refuse_files, write_text
 from intrigue.cli.shell import Switch
 from intrigue.envs.config import PoolConfig, cores, problems, worker_count
 from intrigue.envs.make import EnvMaker
@@ -48,6 +49,7 @@ def command(
       intrigue bench env rooms --envs 16 --workers 0 --groups 1
     """
     cfg = checked(env, envs, workers, groups, seconds, pin)
+    refuse_files(json=json_file)
     count = max(1, worker_count(cfg))
     # Half before and half after: a shared machine is not equally fast twice.
     before = bare_rate(env, count, pin, seconds / 2)
@@ -60,7 +62,7 @@ def command(
     bare = (before + bare_rate(env, count, pin, seconds / 2)) / 2
     sys.stdout.write(told(rows, bare, count))
     if json_file is not None:
-        json_file.write_text(json.dumps(figures(env, cfg, rows, bare, count), indent=1) + "\n")
+        write_text(json_file, json.dumps(figures(env, cfg, rows, bare, count), indent=1) + "\n")
     return 0
 
 

@@ -12,6 +12,7 @@ import tyro
 
 from intrigue.bench.machine import machine
 from intrigue.bench.reward_costs import ENVS, SPACES, STEPS, Cost, costs
+from intrigue.cli.places import refuse_files, write_text
 from intrigue.errors import ConfigError, Problem, unknown_name
 from intrigue.rewards.registry import REWARDS
 from intrigue.training.build import pick_device
@@ -50,6 +51,7 @@ def command(
         wrong.append(Problem("rounds", f"{rounds}, at least 1 is needed."))
     if wrong:
         raise ConfigError(wrong)
+    refuse_files(json=json_file)
     chosen = pick_device(device)
     spaces = tuple(SPACES) if space == "all" else (space,)
     # A mixture without an expression has nothing to measure.
@@ -63,7 +65,7 @@ def command(
         sys.stdout.flush()
     if json_file is not None:
         about = {"target": "rewards", **machine(chosen), "rollout": [STEPS, ENVS[chosen.type]]}
-        json_file.write_text(json.dumps({**about, "rows": [asdict(row) for row in rows]}, indent=1) + "\n")
+        write_text(json_file, json.dumps({**about, "rows": [asdict(row) for row in rows]}, indent=1) + "\n")
     return 0
 
 

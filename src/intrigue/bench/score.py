@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import functools
+import io
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -23,6 +24,7 @@ from torch import Tensor
 from intrigue.bench.interleaved import captured, medians, seconds_once
 from intrigue.bench.machine import machine
 from intrigue.bench.matrices import FAMILIES, exact_score
+from intrigue.cli.places import refuse_files, write_text
 from intrigue.nuclear import choose_method, nuclear_score
 
 Shape = tuple[int, int, int]
@@ -169,6 +171,7 @@ def command(
       intrigue bench score
       intrigue bench score --device cuda --json score.json --csv score.csv
     """
+    refuse_files(json=json_file, csv=csv_file)
     chosen = torch.device("cuda" if device == "auto" and torch.cuda.is_available() else device.replace("auto", "cpu"))
     shapes: Sequence[Shape] = SHAPES[chosen.type]
     if small:
@@ -181,12 +184,13 @@ def command(
         sys.stdout.flush()
     if json_file is not None:
         content = {"target": "score", **machine(chosen), "rows": [asdict(row) for row in table]}
-        json_file.write_text(json.dumps(content, indent=1) + "\n")
+        write_text(json_file, json.dumps(content, indent=1) + "\n")
     if csv_file is not None:
-        with csv_file.open("w", newline="") as out:
-            writer = csv.writer(out, lineterminator="\n")
-            writer.writerow([field.name for field in fields(Row)])
-            writer.writerows([_short(value) for value in asdict(row).values()] for row in table)
+        lines = io.StringIO()
+        writer = csv.writer(lines, lineterminator="\n")
+        writer.writerow([field.name for field in fields(Row)])
+        writer.writerows([_short(value) for value in asdict(row).values()] for row in table)
+        write_text(csv_file, lines.getvalue())
     return 0
 
 

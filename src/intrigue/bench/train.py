@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 import tyro
 
 from intrigue.bench import train_replay, train_rollouts
+from intrigue.cli.places import refuse_files, write_text
 from intrigue.cli.seed_option import parse_seeds
 from intrigue.config import resolve
 from intrigue.errors import ConfigError, Problem
@@ -61,6 +62,7 @@ def command(
     cfg = resolve(preset_layer(preset), {name: value for name, value in given.items() if value is not None})
     from_replay = replays(cfg.agent_name)
     _refuse(cfg.agent_name, from_replay, rollouts, updates, seeds)
+    refuse_files(json=json_file)
     if from_replay:
         numbers = parse_seeds(seeds) if seeds is not None else [cfg.run.seed]
         figures = train_replay.measured(cfg, preset, numbers, updates)
@@ -70,7 +72,7 @@ def command(
         told = train_rollouts.told(figures)
     sys.stdout.write(told)
     if json_file is not None:
-        json_file.write_text(json.dumps(figures, indent=1) + "\n")
+        write_text(json_file, json.dumps(figures, indent=1) + "\n")
     return 0
 
 

@@ -20,7 +20,7 @@ COMMANDS = {
     "list": "rewards, agents, envs, presets or studies, one line each",
     "reproduce": "run a study: a table or figure with the paper's value beside ours",
     "report": "one self-contained HTML page from one or more runs",
-    "bench": "speed on this machine: the nuclear norm, every reward",
+    "bench": "speed on this machine: the nuclear norm, rewards, environments, training",
     "doctor": "what is installed, what is missing, and a short self-test",
 }
 

@@ -9,17 +9,18 @@ from typing import Annotated
 
 import tyro
 
-from intrigue.cli.shell import Json, Plugins, RunDir, Switch, call
+from intrigue.cli.places import file_problems
+from intrigue.cli.shell import Json, Plugins, RunDir, Switch, Whole, call
 from intrigue.errors import ConfigError, Problem
 from intrigue.plugins import add_plugin
 
 
 def evaluate(
     folder: RunDir,
-    episodes: Annotated[int, tyro.conf.arg(metavar="N", help="episodes to play")] = 10,
+    episodes: Annotated[Whole, tyro.conf.arg(help="episodes to play")] = 10,
     video: Annotated[Path | None, tyro.conf.arg(metavar="FILE", help="film the first episode: .gif or .mp4")] = None,
     greedy: Annotated[Switch, tyro.conf.arg(help="the most likely action instead of a sampled one")] = False,
-    seed: Annotated[int, tyro.conf.arg(metavar="N", help="seed of the episodes played")] = 0,
+    seed: Annotated[Whole, tyro.conf.arg(help="seed of the episodes played")] = 0,
     json_output: Json = False,
     plugin: Plugins = (),
 ) -> int:
@@ -29,11 +30,14 @@ def evaluate(
       intrigue eval runs/maze --episodes 20
       intrigue eval runs/maze --video maze.gif --greedy
     """
-    problems = []
+    problems: list[Problem] = []
     if episodes < 1:
         problems.append(Problem("--episodes", f"{episodes} is out of range; it must be >= 1."))
+    if seed < 0:
+        problems.append(Problem("--seed", f"{seed} is out of range; it must be >= 0."))
     if video is not None and video.suffix not in (".gif", ".mp4"):
         problems.append(Problem("--video", f"{video} must end in .gif or .mp4."))
+    problems += file_problems("--video", video)
     if problems:
         raise ConfigError(problems)
     from intrigue.run.folder import open_run

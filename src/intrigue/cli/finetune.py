@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from intrigue.cli.shell import Json, Plugins, Quiet, RunDir, call, shown
+from intrigue.cli.shell import Json, Plugins, Quiet, RunDir, Whole, WholeOrNone, call, shown
+from intrigue.cli.tuned import mean_sentence, sentence
 from intrigue.errors import ConfigError, Problem
 from intrigue.plugins import add_plugin
 
@@ -22,13 +23,13 @@ if TYPE_CHECKING:
 def finetune(
     folder: RunDir,
     task: Annotated[str, tyro.conf.arg(metavar="TASK", help="a task of the domain trained in: walker_run")],
-    snapshot: Annotated[int | None, tyro.conf.arg(metavar="N", help="which, by its steps; default: the newest")] = None,
-    steps: Annotated[int, tyro.conf.arg(metavar="N", help="agent steps of the task")] = 100_000,
-    n_step: Annotated[int, tyro.conf.arg(metavar="N", help="steps in a target")] = 3,
+    snapshot: Annotated[WholeOrNone, tyro.conf.arg(help="which, by its steps; default: the newest")] = None,
+    steps: Annotated[Whole, tyro.conf.arg(help="agent steps of the task")] = 100_000,
+    n_step: Annotated[Whole, tyro.conf.arg(help="steps in a target")] = 3,
     eval_every: Annotated[
-        int, tyro.conf.arg(metavar="N", help="agent steps between evaluations; after the last step there is always one")
+        Whole, tyro.conf.arg(help="agent steps between evaluations; after the last step there is always one")
     ] = 10_000,
-    seed: Annotated[int | None, tyro.conf.arg(metavar="N", help="default: the pre-training's")] = None,
+    seed: Annotated[WholeOrNone, tyro.conf.arg(help="default: the pre-training's")] = None,
     device: Annotated[
         Literal["auto", "cpu", "cuda"], tyro.conf.arg(help="auto is the GPU where there is one")
     ] = "auto",
@@ -85,7 +86,7 @@ def finetune(
     if json_output:
         sys.stdout.write(json.dumps(_fields(done)) + "\n")
     else:
-        sys.stdout.write(f"{shown(done.run.path)}\n{_sentence(done)}\n")
+        sys.stdout.write(f"{shown(done.run.path)}\n{sentence(done)}\n")
     return 0
 
 
@@ -106,10 +107,8 @@ def _show_all(all_done: Sequence[Finetuned], json_output: bool) -> None:
         }
         sys.stdout.write(json.dumps(fields) + "\n")
         return
-    lines = [f"seed {done.run.config.run.seed}: {_sentence(done)}" for done in all_done]
-    share = "" if first.expert is None else f", {normalized:.3f} of the expert's {first.expert:g}"
-    lines.append(f"mean of {len(all_done)} seeds: return {mean:.4g}{share}")
-    sys.stdout.write("\n".join([shown(folder), *lines, ""]))
+    lines = [f"seed {done.run.config.run.seed}: {sentence(done)}" for done in all_done]
+    sys.stdout.write("\n".join([shown(folder), *lines, mean_sentence(all_done), ""]))
 
 
 def _fields(done: Finetuned) -> dict[str, Any]:
@@ -124,14 +123,6 @@ def _fields(done: Finetuned) -> dict[str, Any]:
         "expert": done.expert,
         "normalized": done.normalized,
     }
-
-
-def _sentence(done: Finetuned) -> str:
-    share = "" if done.expert is None else f", {done.normalized:.3f} of the expert's {done.expert:g}"
-    return (
-        f"{done.task} after {done.run.step} steps from snapshot {done.mark}: "
-        f"return {done.score:.4g} ± {done.spread:.4g} over {done.episodes} episodes{share}"
-    )
 
 
 def main(argv: list[str]) -> int:

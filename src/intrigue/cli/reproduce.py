@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from intrigue.cli.shell import Json, Switch, call
+from intrigue.cli.places import folder_problems
+from intrigue.cli.shell import Json, Switch, Whole, call
 from intrigue.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def reproduce(
         Path | None,
         tyro.conf.arg(metavar="DIR", help="where its runs and tables go; default runs/studies/STUDY-BUDGET"),
     ] = None,
-    jobs: Annotated[int, tyro.conf.arg(metavar="N", help="runs at a time; 0: as many as the study says")] = 0,
+    jobs: Annotated[Whole, tyro.conf.arg(help="runs at a time; 0: as many as the study says")] = 0,
     sources: Annotated[
         tyro.conf.UseAppendAction[tuple[Path, ...]],
         tyro.conf.arg(
@@ -54,14 +55,20 @@ def reproduce(
 
     plan = STUDIES.get(study).cls()
     what = "the paper's own numbers" if recheck_paper else "from files" if sources else f"budget: {budget}"
+    place = out or Path("runs") / "studies" / f"{study}-{'from' if sources else budget}"
+    problems = folder_problems("--out", out if recheck_paper else place)
+    if jobs < 0:
+        problems.append(Problem("--jobs", f"{jobs} is out of range; it must be >= 0."))
     if recheck_paper and sources:
-        raise ConfigError([Problem("--from", "not beside --recheck-paper, which reads the paper alone. Drop one.")])
+        problems.append(Problem("--from", "not beside --recheck-paper, which reads the paper alone. Drop one."))
+    if problems:
+        raise ConfigError(problems)
     if recheck_paper:
         conclusion = _rechecked(study, plan, out)
     elif sources:
-        conclusion = _from_files(study, plan, sources, out or Path("runs") / "studies" / f"{study}-from")
+        conclusion = _from_files(study, plan, sources, place)
     else:
-        conclusion = _trained(plan, budget, out or Path("runs") / "studies" / f"{study}-{budget}", jobs)
+        conclusion = _trained(plan, budget, place, jobs)
     if json_output:
         fields = {
             "study": study,

@@ -6,14 +6,26 @@ import inspect
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
+
+from intrigue.schema import convert
 
 RunDir = Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="DIR", help="the run's folder")]
 Switch = tyro.conf.FlagCreatePairsOff[bool]
 Json = Annotated[Switch, tyro.conf.arg(name="json", help="print JSON instead of text")]
 Quiet = Annotated[Switch, tyro.conf.arg(help="no progress on stderr")]
+_WHOLE: tyro.constructors.PrimitiveConstructorSpec[Any] = tyro.constructors.PrimitiveConstructorSpec(
+    nargs=1,
+    metavar="N",
+    instance_from_str=lambda typed: convert(int, typed[0]),
+    is_instance=lambda value: value is None or isinstance(value, int),
+    str_from_instance=lambda value: [str(value)],
+)
+# Whole numbers are taken and refused as `train` does it: 1e6 and 1_000_000 are fine.
+Whole = Annotated[int, _WHOLE]
+WholeOrNone = Annotated[int | None, _WHOLE]
 Plugins = Annotated[
     tyro.conf.UseAppendAction[tuple[Path, ...]],
     tyro.conf.arg(

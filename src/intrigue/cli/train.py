@@ -24,7 +24,10 @@ def main(argv: list[str]) -> int:
     for path in arguments.repeated.get("plugin", []):
         add_plugin(Path(path))
     if "help" in arguments.switches:
-        print_help(arguments)
+        layers, problems = given_layers(arguments)
+        if problems:
+            raise ConfigError(problems)
+        print_help(arguments, layers)
         return 0
     config, seeds = configure_seeds(arguments)
     if "dry_run" in arguments.switches:
@@ -70,14 +73,8 @@ def configure_seeds(arguments: Arguments) -> tuple[RunConfig, list[int]]:
 
 def configure(arguments: Arguments) -> RunConfig:
     """The run these arguments describe, or every problem with them at once."""
-    problems = list(arguments.problems)
-    layers: list[dict[str, Any]] = []
-    for source, read in (("preset", preset_layer), ("config", read_config_file)):
-        if source in arguments.options:
-            try:
-                layers.append(read(arguments.options[source]))
-            except ConfigError as error:
-                problems += error.problems
+    layers, unread = given_layers(arguments)
+    problems = [*arguments.problems, *unread]
     typed: dict[str, Any] = {**arguments.options, **arguments.fields}
     for name in ("preset", "config", "out", "replay_from", "seeds"):
         typed.pop(name, None)
@@ -100,6 +97,19 @@ def configure(arguments: Arguments) -> RunConfig:
     if problems:
         raise ConfigError(problems)
     return config
+
+
+def given_layers(arguments: Arguments) -> tuple[list[dict[str, Any]], list[Problem]]:
+    """What --preset and --config stand for, and what is wrong with them."""
+    layers: list[dict[str, Any]] = []
+    problems: list[Problem] = []
+    for source, read in (("preset", preset_layer), ("config", read_config_file)):
+        if source in arguments.options:
+            try:
+                layers.append(read(arguments.options[source]))
+            except ConfigError as error:
+                problems += error.problems
+    return layers, problems
 
 
 def read_config_file(path: str) -> dict[str, Any]:

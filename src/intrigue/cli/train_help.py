@@ -5,13 +5,14 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
 from intrigue.cli.overrides import Arguments
-from intrigue.config import DEFAULT_NAMES, PLAIN, declaration_of
+from intrigue.config import DEFAULT_NAMES, PLAIN, RunConfig, declaration_of, resolve
 from intrigue.errors import ConfigError
 from intrigue.registry import EmptyConfig, field_notes
 from intrigue.rewards_expression import as_reward
@@ -57,43 +58,58 @@ examples:
   intrigue train --config runs/maze/config.json --seed 1
   intrigue train dmc/walker --preset nnm-urlb --seeds 0:8 --out runs/walker
 
-Fields below are those of the chosen ENV, agent and reward."""
+Fields below are those of the chosen ENV, agent and reward, with the values of
+--preset and --config where they are given."""
 NOTE_WIDTH = 36  # ours: with fewer columns left, a note stands below its field and not beside it
 BELOW = " " * 6  # the indent of a note below its field
 
 
-def print_help(arguments: Arguments) -> None:
-    """Write the help for the names given so far."""
+def print_help(arguments: Arguments, layers: Sequence[Mapping[str, Any]] = ()) -> None:
+    """Write the help for the names given so far, with the values of `layers`: the preset and the config file.
+
+    Raises:
+        ConfigError: a layer is wrong by itself.
+    """
+    names = {name: text for name, text in arguments.options.items() if name in DEFAULT_NAMES}
+    names |= {"env": arguments.positional[0]} if arguments.positional else {}
+    config = _resolved(layers, names)
+    values = config.to_json()
     console = Console(highlight=False)
     console.print(USAGE, markup=False, soft_wrap=True)  # lines are broken above: below 80 columns let them be
-    typed = {**arguments.options, **({"env": arguments.positional[0]} if arguments.positional else {})}
-    for section, default in DEFAULT_NAMES.items():
-        name = typed.get(section, default)
-        name = as_reward(name)[0] if section == "reward" else name
+    for section, resolved in zip(DEFAULT_NAMES, (config.env_id, config.agent_name, config.reward_name), strict=True):
+        own = declaration_of(section, resolved)
+        name = names.get(section, resolved)
         try:
-            declared = declaration_of(section, name)
+            declared = declaration_of(section, as_reward(name)[0] if section == "reward" else name)
         except ConfigError:
-            declared = declaration_of(section, default)
+            declared = own
+        shown = values[section] if declared.name == own.name else {}
         if declared.config is not EmptyConfig:
             rows = [
-                (key, describe(hint), declared.default(key), declared.notes.get(key, ""))
+                (key, describe(hint), shown.get(key, declared.default(key)), declared.notes.get(key, ""))
                 for key, hint in declared.hints().items()
             ]
             _print_section(console, section, f"{section} {declared.name}", rows)
-    for section, config in PLAIN.items():
-        notes = field_notes(ast.parse(inspect.getsource(config)), inspect.getsource(config))[config.__name__]
-        default_values = config()
+    for section, plain in PLAIN.items():
+        notes = field_notes(ast.parse(inspect.getsource(plain)), inspect.getsource(plain))[plain.__name__]
         rows = [
-            (key, describe(hint), getattr(default_values, key), notes.get(key, ""))
-            for key, hint in fields_of(config).items()
+            (key, describe(hint), values[section][key], notes.get(key, "")) for key, hint in fields_of(plain).items()
         ]
         _print_section(console, section, section, rows)
+
+
+def _resolved(layers: Sequence[Mapping[str, Any]], names: Mapping[str, str]) -> RunConfig:
+    """The run so far. Names that are wrong or do not go together are left out: help is how one finds the right ones."""
+    try:
+        return resolve(*layers, names)
+    except ConfigError:
+        return resolve(*layers)
 
 
 def _print_section(console: Console, section: str, title: str, rows: list[tuple[str, str, Any, str]]) -> None:
     """One line per field, its note beside it where there is room, else below."""
     flags = [f"  --{section}.{key.replace('_', '-')}" for key, *_ in rows]
-    values = [f"{kind} = {default}" for _, kind, default, _ in rows]
+    values = [f"{kind} = {_as_typed(default)}" for _, kind, default, _ in rows]
     flag_width, value_width = max(map(len, flags)), max(map(len, values))
     note_column = flag_width + value_width + 4
     beside = console.width - note_column >= NOTE_WIDTH
@@ -107,3 +123,8 @@ def _print_section(console: Console, section: str, title: str, rows: list[tuple[
         if beside and wrapped:
             line.append(" " * (value_width - len(value) + 2) + wrapped.pop(0).lstrip())
         console.print(line, *wrapped, sep="\n", soft_wrap=True)
+
+
+def _as_typed(value: Any) -> str:
+    """The value as one would type it: several with commas between."""
+    return ",".join(map(str, value)) if isinstance(value, tuple | list) and value else str(value)

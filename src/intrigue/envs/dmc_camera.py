@@ -13,6 +13,7 @@ import functools
 import importlib
 import os
 import sys
+import warnings
 import weakref
 from typing import Any, final
 
@@ -86,7 +87,7 @@ def _context() -> Any:
     backend = choose_backend()
     _load_triton_first()
     try:
-        context = importlib.import_module(f"mujoco.{backend}").GLContext(1, 1)
+        context = _window() if backend == "glfw" else importlib.import_module(f"mujoco.{backend}").GLContext(1, 1)
         context.make_current()
     except Exception as error:  # PyOpenGL fails in many ways, AttributeError among them.
         raise ConfigError(_no_gl(f"{backend} fails: {type(error).__name__}: {error}")) from error
@@ -99,6 +100,20 @@ def _load_triton_first() -> None:
     if "torch" in sys.modules:
         with contextlib.suppress(ImportError):
             importlib.import_module("triton")
+
+
+def _window() -> Any:
+    """GLFW's context, which is mujoco's for a window system; mujoco does not ask whether there is one."""
+    glfw = importlib.import_module("glfw")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # GLFW warns of what is raised here.
+        if glfw.init():
+            context = importlib.import_module("mujoco.glfw").GLContext(1, 1)
+            context.make_current()
+            if glfw.get_current_context():
+                return context
+        reason: bytes | None = glfw.get_error()[1]
+    raise RuntimeError("no window can be opened" if reason is None else reason.decode(errors="replace"))
 
 
 def choose_backend() -> str:

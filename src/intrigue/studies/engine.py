@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from intrigue.errors import RunError
+from intrigue.run import disk
 from intrigue.run.atomic import write_file
 from intrigue.run.folder import RunFolder, is_done
 from intrigue.run.names import safe_name, seed_name
@@ -141,11 +142,16 @@ def complete(plan: Sequence[Job], budget: Budget, jobs: int, say: Callable[[str]
 
 
 def write_table(conclusion: Conclusion, out: Path) -> None:
-    """The study's rows as CSV, its words beside them."""
+    """The study's rows as CSV, its words beside them.
+
+    Raises:
+        StorageError: the disk refused.
+    """
     lines = [list(conclusion.columns.values()), *(conclusion.cells(row) for row in conclusion.rows)]
-    out.mkdir(parents=True, exist_ok=True)
-    with (out / "table.csv").open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file, lineterminator="\n").writerows(lines)
+    with disk.storage(out):
+        out.mkdir(parents=True, exist_ok=True)
+        with (out / "table.csv").open("w", newline="", encoding="utf-8") as file:
+            csv.writer(file, lineterminator="\n").writerows(lines)
     text = "\n\n".join([conclusion.headline, *conclusion.words]) + "\n"
     write_file(out / "words.txt", text.encode())
 

@@ -8,20 +8,28 @@ from pathlib import Path
 import numpy as np
 
 from intrigue.errors import ConfigError
+from intrigue.run.disk import storage
 from intrigue.spaces import Array
 
 FRAMES_PER_SECOND = 20  # slow enough to follow a step with the eye
 
 
 def write_video(frames: Sequence[Array], path: Path) -> None:
-    """Write (height, width, 3) uint8 frames as a film of the kind the name ends in."""
+    """Write (height, width, 3) uint8 frames as a film of the kind the name ends in; missing folders are made.
+
+    Raises:
+        ConfigError: there are no frames, or what writes them is not installed.
+        StorageError: the disk refused.
+    """
     if not frames:
         raise ConfigError("this environment cannot be drawn, so there is no film. Leave --video out.")
     try:
-        if path.suffix == ".gif":
-            _write_gif(frames, path)
-        else:
-            _write_mp4(frames, path)
+        with storage(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if path.suffix == ".gif":
+                _write_gif(frames, path)
+            else:
+                _write_mp4(frames, path)
     except ImportError as error:
         raise ConfigError(
             f"a {path.suffix} needs {error.name}. Install it with: pip install 'intrigue[video]'"
