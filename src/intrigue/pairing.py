@@ -10,6 +10,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from intrigue.agents.registry import AGENTS
+from intrigue.curiosity_config import CuriosityConfig
+from intrigue.envs.dmc_names import PRIMAL
+from intrigue.envs.registry import split_id
 from intrigue.errors import Problem
 from intrigue.rewards.registry import REWARDS
 from intrigue.rewards_expression import parts_of
@@ -42,6 +45,13 @@ def replay_problems(agent: str, curiosity: Mapping[str, Any]) -> list[Problem]:
         text = f"{agent!r} has one value for each action, not one for each stream. Use 'one', or --agent ppo."
         problems.append(Problem("curiosity.streams", f"'two', but {text}"))
     return problems
+
+
+def aimless(env_id: str, reward: str, curiosity: CuriosityConfig) -> bool:
+    """Whether a run of these has no reward at all: a domain without a task, and no bonus either."""
+    family, name = split_id(env_id)
+    without_bonus = reward == "none" or (curiosity.int_coef == 0 and curiosity.int_coef_steps == 0)
+    return family == "dmc" and name in PRIMAL and without_bonus
 
 
 def doubtful(reward: str, reward_options: Mapping[str, Any], agent: str) -> bool:

@@ -80,12 +80,31 @@ def test_a_folder_of_seeds_is_not_trained_into_and_a_missing_one_is_named(intrig
     assert f"already holds runs of several seeds; go on with `intrigue resume {tmp_path / 'all'}`" in said
     _, said = intrigue("train", *tiny(), "--seeds", "0:2", "--out", "all/seed-0", code=2)
     assert "already holds a finished run" in said
-    for command in ("eval", "verify", "digest"):
-        assert "holds the runs of several seeds; give one of them: all/seed-0" in intrigue(command, "all", code=2)[1]
+    _, said = intrigue("train", *tiny(), "--out", "all", code=2)
+    assert f"already holds runs of several seeds; go on with `intrigue resume {tmp_path / 'all'}`" in said
+    assert "holds the runs of several seeds; give one of them: all/seed-0" in intrigue("eval", "all", code=2)[1]
     for each in (tmp_path / "all" / "seed-1" / "checkpoints").iterdir():
         each.rename(tmp_path / f"moved-{each.name}")
     _, said = intrigue("resume", "all", code=4)
     assert "seed-1 holds no checkpoints" in said
+
+
+def test_verify_and_digest_look_at_every_seed(intrigue, tmp_path):
+    intrigue("train", *tiny(steps=16), "--seeds", "0:2", "--out", "all", "--quiet")
+    out, _ = intrigue("verify", "all")
+    assert [line.split(":")[0] for line in out.splitlines()] == ["all/seed-0", "all/seed-1"]
+    out, _ = intrigue("digest", "all")
+    alone = [intrigue("digest", f"all/seed-{seed}")[0].strip() for seed in (0, 1)]
+    assert out.splitlines() == [f"{alone[seed]}  all/seed-{seed}" for seed in (0, 1)]
+    newest = max((tmp_path / "all" / "seed-1" / "checkpoints").iterdir())
+    tensors = newest / "tensors.safetensors"
+    tensors.write_bytes(tensors.read_bytes()[:-1])
+    out, said = intrigue("verify", "all", code=4)
+    assert out.startswith("all/seed-0: the checkpoint of step") and "seed-1" not in out
+    assert "all/seed-1: " in said and "all/seed-0" not in said
+    found = json.loads(intrigue("verify", "all", "--json", code=4)[0])
+    assert found["ok"] is False and [each["ok"] for each in found["runs"]] == [True, False]
+    assert [each["run"] for each in found["runs"]] == ["all/seed-0", "all/seed-1"]
 
 
 def test_every_problem_is_said_before_anything_is_made(intrigue, tmp_path):

@@ -9,6 +9,7 @@ from intrigue.agents.registry import AGENTS
 from intrigue.cli import main
 from intrigue.config import resolve
 from intrigue.presets import PRESETS, preset_layer
+from intrigue.run.driver import start
 from intrigue.training.build import build
 from intrigue.training.loops import loop
 
@@ -119,6 +120,20 @@ def test_a_preset_trains(name):
             assert (raw == 0) == (name == "scratch-urlb")
         finally:
             parts.close()
+
+
+@pytest.mark.parametrize(
+    ("preset", "env", "changes", "said"),
+    [
+        ("scratch-urlb", "dmc/walker", {}, True),
+        ("scratch-urlb", "dmc/walker_run", {}, False),
+        ("nnm-urlb", "dmc/walker", {}, False),
+        ("nnm-urlb", "dmc/walker", {"curiosity.int_coef": 0.0}, True),
+    ],
+)
+def test_a_run_without_any_reward_says_so(preset, env, changes, said, tmp_path, capsys):
+    start(shrunk(preset, env=env, steps=20, **{"run.snapshots": (), **changes}), out=tmp_path / "run")
+    assert ("nothing to learn from: dmc/walker has no reward of its own" in capsys.readouterr().err) is said
 
 
 def test_small_differs_only_in_size():

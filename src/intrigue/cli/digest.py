@@ -10,13 +10,18 @@ from intrigue.cli.shell import RunDir, call
 def digest(folder: RunDir) -> int:
     """Print one SHA-256 of the run's whole training state: equal digests mean equal bits, however the run got there.
 
+    Of a folder of seeds it prints one for each, with the run's path.
+
     Examples:
       intrigue digest runs/maze
     """
     from intrigue.run.checkpoint import digest as state_digest
     from intrigue.run.folder import open_run
+    from intrigue.run.seed_folder import seed_runs
 
-    sys.stdout.write(state_digest(open_run(folder).checkpoints) + "\n")
+    seeds = seed_runs(folder)
+    lines = [f"{state_digest(open_run(path).checkpoints)}  {path}" for path in seeds]
+    sys.stdout.write("\n".join(lines or [state_digest(open_run(folder).checkpoints)]) + "\n")
     return 0
 
 

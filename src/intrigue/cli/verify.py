@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
+from typing import Any
 
 from intrigue.cli.shell import Json, RunDir, call
 from intrigue.errors import CheckpointError
@@ -12,9 +14,30 @@ from intrigue.errors import CheckpointError
 def verify(folder: RunDir, json_output: Json = False) -> int:
     """Exit 0 only if the run's selected checkpoint and all its snapshots are whole: every byte as it was written.
 
+    Of a folder of seeds every run is looked at.
+
     Examples:
       intrigue verify runs/maze
+      intrigue verify runs/walker/seed-3
     """
+    from intrigue.run.seed_folder import seed_runs
+
+    seeds = seed_runs(folder)
+    found = {path: _verdict(path) for path in seeds or [folder]}
+    damaged = [f"{path}: {'; '.join(fields['problems'])}" for path, fields in found.items() if not fields["ok"]]
+    if json_output:
+        each = [{"run": str(path), **fields} for path, fields in found.items()]
+        sys.stdout.write(json.dumps({"ok": not damaged, "runs": each} if seeds else found[folder]) + "\n")
+    else:
+        for path, fields in found.items():
+            if fields["ok"]:
+                sys.stdout.write(f"{path}: the checkpoint of step {fields['step']} is whole\n")
+    if damaged:
+        raise CheckpointError("\n".join(damaged))
+    return 0
+
+
+def _verdict(folder: Path) -> dict[str, Any]:
     from intrigue.run.checkpoint import verify as check
     from intrigue.run.folder import open_run
     from intrigue.run.snapshot import problems_of
@@ -22,14 +45,7 @@ def verify(folder: RunDir, json_output: Json = False) -> int:
     run = open_run(folder)
     verdict = check(run.checkpoints)
     problems = [*verdict.problems, *problems_of(run)]
-    if json_output:
-        fields = {"ok": not problems, "step": verdict.step, "problems": problems}
-        sys.stdout.write(json.dumps(fields) + "\n")
-    if problems:
-        raise CheckpointError(f"{folder}: {'; '.join(problems)}")
-    if not json_output:
-        sys.stdout.write(f"{folder}: the checkpoint of step {verdict.step} is whole\n")
-    return 0
+    return {"ok": not problems, "step": verdict.step, "problems": problems}
 
 
 def main(argv: list[str]) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from intrigue.errors import RunError
+from intrigue.pairing import aimless
 from intrigue.precision import use_products
 from intrigue.run import checkpoint
 from intrigue.run.console import Console
@@ -74,6 +75,9 @@ def mean_of(rows: Sequence[Metrics]) -> Metrics:
 def _introduce(runs: Sequence[LiveRun], console: Console) -> None:
     need = runs[0].parts.footprint
     console.say(str(dataclasses.replace(need, bytes=need.bytes * len(runs))))
+    cfg = runs[0].cfg
+    if aimless(cfg.env_id, cfg.reward_name, cfg.curiosity):
+        console.say(f"nothing to learn from: {cfg.env_id} has no reward of its own, and there is no bonus")
     _tell(runs, console)
 
 
