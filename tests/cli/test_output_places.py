@@ -102,9 +102,12 @@ def test_a_disk_that_refuses_after_all_is_no_traceback(run, place, monkeypatch, 
     monkeypatch.setattr("intrigue.training.video._write_gif", full)
     assert main(["eval", run, "--episodes", "1", "--video", "new/w.gif"]) == 3
     assert "cannot write new/w.gif" in capsys.readouterr().err
-    monkeypatch.setattr(Path, "write_text", full)
+    assert list((place / "new").iterdir()) == [], "nothing half written is left"
+    (place / "s.json").write_text("measured before")
+    monkeypatch.setattr("intrigue.run.disk.write_all", full)
     assert main(["bench", "score", "--small", "--rounds", "1", "--json", "s.json"]) == 3
     assert "cannot write s.json" in capsys.readouterr().err
+    assert (place / "s.json").read_text() == "measured before"
     monkeypatch.setattr(Path, "mkdir", full)
     assert main(["reproduce", "table4", "--recheck-paper", "--out", "new/table"]) == 3
     assert "cannot write new/table" in capsys.readouterr().err

@@ -105,6 +105,9 @@ def test_verify_and_digest_look_at_every_seed(intrigue, tmp_path):
     found = json.loads(intrigue("verify", "all", "--json", code=4)[0])
     assert found["ok"] is False and [each["ok"] for each in found["runs"]] == [True, False]
     assert [each["run"] for each in found["runs"]] == ["all/seed-0", "all/seed-1"]
+    (tmp_path / "all" / "seed-0" / "checkpoints").rename(tmp_path / "moved")
+    found = json.loads(intrigue("verify", "all", "--json", code=4)[0])
+    assert "holds no checkpoints" in found["runs"][0]["problems"][0] and found["runs"][1]["problems"]
 
 
 def test_every_problem_is_said_before_anything_is_made(intrigue, tmp_path):

@@ -71,7 +71,8 @@ def test_both_get_every_row_of_every_seed(tmp_path: Path) -> None:
     started = intrigue(tmp_path, "train", *SMALL, "--steps", "128", "--seeds", "0:2", "--run.sinks", "wandb,trackio",
                        "--out", "two", "--quiet")  # fmt: skip
     assert started.stdout.splitlines()[0] == "two", "stdout is for data"
-    intrigue(tmp_path, "resume", "two", "--steps", "192", "--quiet")
+    resumed = intrigue(tmp_path, "resume", "two", "--steps", "192", "--quiet")
+    assert "gets no more metrics" not in started.stderr + resumed.stderr
     for seed in (0, 1):
         folder = RunFolder(tmp_path / "two" / f"seed-{seed}")
         table = read_metrics(folder.metrics).columns

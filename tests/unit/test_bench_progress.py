@@ -39,6 +39,7 @@ def test_quick_updates_are_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_log_gets_lines_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = said(monkeypatch, False, [IN_A_LOG / 2] * 5, 5).splitlines()
     assert lines == ["update 2 of 5", "update 4 of 5", "update 5 of 5"]
+    assert said(monkeypatch, False, [IN_A_LOG] * 2, 2).splitlines() == ["update 1 of 2", "update 2 of 2"]
 
 
 def test_a_terminal_keeps_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

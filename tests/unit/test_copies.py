@@ -13,7 +13,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from conftest import TINY
 from intrigue.cli import main
 from intrigue.config import resolve
-from intrigue.errors import ConfigError
+from intrigue.errors import CheckpointError, ConfigError, RunError
 from intrigue.finetune import finetune
 from intrigue.run import checkpoint, copies, copy_tensorboard
 from intrigue.run.driver import resume, start
@@ -125,7 +125,7 @@ def test_a_resume_where_a_package_is_missing_goes_on(tmp_path: Path, capsys, mon
         raise ImportError("No module named 'tensorboard'")
 
     monkeypatch.setattr(copy_tensorboard, "TensorBoardCopy", missing)
-    resume(run.path, steps=320)
+    resume(run.path, steps=320, quiet=True)
     assert "tensorboard gets no more metrics (No module named 'tensorboard')" in capsys.readouterr().err
     assert list(table_of(RunFolder(run.path))["intrinsic/raw_mean"])[-1] == 320
 
@@ -146,14 +146,46 @@ def test_a_copy_that_fails_on_the_way_is_put_away(tmp_path: Path, capsys, monkey
     assert digests[0] == digests[1]
 
 
+def test_a_copy_that_cannot_be_ended_is_said_after_the_run(tmp_path: Path, capsys, monkeypatch) -> None:
+    """The run is done by then: what is sent far away may take its time, or fail."""
+    seen = []
+
+    def stuck(self, *, complete):
+        seen.append((complete, (tmp_path / "run" / "DONE").exists()))
+        raise TimeoutError("nobody answers")
+
+    monkeypatch.setattr(copy_tensorboard.TensorBoardCopy, "close", stuck)
+    start(resolve(WATCHED), out=tmp_path / "run", quiet=True)
+    assert seen == [(True, True)]
+    assert "tensorboard gets no more metrics (nobody answers)" in capsys.readouterr().err
+
+
+def test_a_copy_of_a_run_that_fails_is_told_so(tmp_path: Path, monkeypatch) -> None:
+    seen = []
+    monkeypatch.setattr(copy_tensorboard.TensorBoardCopy, "close", lambda self, *, complete: seen.append(complete))
+    monkeypatch.setattr("intrigue.run.live.save_state", lambda *_, **__: (_ for _ in ()).throw(RunError("no")))
+    with pytest.raises(RunError):
+        start(resolve(WATCHED), out=tmp_path / "run", quiet=True)
+    assert seen == [False]
+
+
 def test_a_run_is_known_by_one_name_wherever_it_lies(tmp_path: Path) -> None:
     run = RunFolder(tmp_path / "walker" / "seed-3")
     run.path.mkdir(parents=True)
     first = copies.identity(run)
-    assert copies.title(run) == "walker-seed-3"
+    assert first.name == "walker-seed-3"
     moved = RunFolder(run.path.rename(tmp_path / "alone"))
     assert copies.identity(moved) == first
-    assert copies.title(moved) == "alone"
     other = RunFolder(tmp_path / "other")
     other.path.mkdir()
-    assert copies.identity(other) != first
+    assert copies.identity(other).id != first.id
+    moved.sinks.write_text("")
+    with pytest.raises(CheckpointError, match=r"sinks\.json is damaged; remove it"):
+        copies.identity(moved)
+
+
+def test_a_folder_is_no_package(tmp_path: Path, monkeypatch) -> None:
+    """wandb leaves a folder of its name wherever it runs."""
+    (tmp_path / "left_behind").mkdir()
+    monkeypatch.syspath_prepend(tmp_path)
+    assert copies.installed(["left_behind", "tensorboard"]) == ("tensorboard",)

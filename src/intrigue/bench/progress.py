@@ -20,9 +20,10 @@ class Progress:
         self.what, self.clock = what, clock
         self.terminal = sys.stderr.isatty()
         self._told: tuple[int, int] | None = None
+        self._said: tuple[int, int] | None = None
 
     def __enter__(self) -> Progress:
-        self._said_at = self.clock()
+        self._said, self._said_at = self._told, self.clock()
         return self
 
     def __call__(self, number: int, of: int) -> None:
@@ -32,7 +33,7 @@ class Progress:
             self._say("" if self.terminal else "\n")
 
     def __exit__(self, *_: Any) -> None:
-        if self._told is not None:
+        if self._told is not None and (self.terminal or self._said != self._told):
             self._say("\n")
 
     def _say(self, end: str) -> None:
@@ -41,4 +42,4 @@ class Progress:
         begin = "\r" if self.terminal else ""
         sys.stderr.write(f"{begin}{self.what} {number} of {max(number, of)}{end}")
         sys.stderr.flush()
-        self._said_at = self.clock()
+        self._said, self._said_at = self._told, self.clock()

@@ -37,13 +37,18 @@ def write_text(path: Path, text: str) -> None:
     """Write a file, and the folders above it where they are missing.
 
     Raises:
-        StorageError: the disk refused all the same, for example because it is full.
+        StorageError: the disk refused all the same, for example because it is full; a former file is as it was.
     """
+    from intrigue.run.atomic import write_file
     from intrigue.run.disk import storage
 
     with storage(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+    if path.is_symlink() or (path.exists() and not path.is_file()):  # /dev/stdout, say: to be written into
+        with storage(path):
+            path.write_text(text, encoding="utf-8")
+    else:
+        write_file(path, text.encode())
 
 
 def _folder_reasons(folder: Path) -> list[str]:

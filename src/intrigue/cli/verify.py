@@ -23,7 +23,7 @@ def verify(folder: RunDir, json_output: Json = False) -> int:
     from intrigue.run.seed_folder import seed_runs
 
     seeds = seed_runs(folder)
-    found = {path: _verdict(path) for path in seeds or [folder]}
+    found = {path: _of_seed(path) for path in seeds} or {folder: _verdict(folder)}
     damaged = [f"{path}: {'; '.join(fields['problems'])}" for path, fields in found.items() if not fields["ok"]]
     if json_output:
         each = [{"run": str(path), **fields} for path, fields in found.items()]
@@ -35,6 +35,14 @@ def verify(folder: RunDir, json_output: Json = False) -> int:
     if damaged:
         raise CheckpointError("\n".join(damaged))
     return 0
+
+
+def _of_seed(folder: Path) -> dict[str, Any]:
+    """The verdict on one of several: where there is nothing to look at, the others are still looked at."""
+    try:
+        return _verdict(folder)
+    except CheckpointError as error:
+        return {"ok": False, "step": None, "problems": [str(error)]}
 
 
 def _verdict(folder: Path) -> dict[str, Any]:

@@ -10,20 +10,26 @@ import functools
 import importlib
 import importlib.util
 import json
+import os
 import secrets
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
-from intrigue.errors import ConfigError, Problem
-from intrigue.run import atomic
+from intrigue.errors import CheckpointError, ConfigError, Problem
+from intrigue.run import atomic, disk
 from intrigue.run.folder import RunFolder
 from intrigue.run.names import seed_of
-from intrigue.run.sinks import Sink
+
+LIMIT = 4096  # bytes of sinks.json; ours, far above what is written
 
 
 def installed(names: Iterable[str]) -> tuple[str, ...]:
-    """Those of them whose package is there; extras and packages have the sinks' names."""
-    return tuple(name for name in names if importlib.util.find_spec(name) is not None)
+    """Those of them whose package is there; extras and packages have the sinks' names.
+
+    A folder of that name, as wandb leaves one where it runs, is a package without an origin and does not count.
+    """
+    found = {name: importlib.util.find_spec(name) for name in names}
+    return tuple(name for name, spec in found.items() if spec is not None and spec.origin is not None)
 
 
 def require(names: tuple[str, ...]) -> None:
@@ -39,12 +45,20 @@ def require(names: tuple[str, ...]) -> None:
         )
 
 
+class Copy(Protocol):
+    """Takes the metrics of one logged step."""
+
+    def write(self, step: int, frame: int, wall_seconds: float, metrics: Mapping[str, float]) -> None: ...
+    def sync(self) -> None: ...
+    def close(self, *, complete: bool) -> None: ...
+
+
 class Copies:
     """All copies of one run, each until it fails."""
 
     def __init__(self, names: Iterable[str], folder: RunFolder, config: Mapping[str, Any], step: int) -> None:
-        self.notes: list[str] = []
-        self._sinks: dict[str, Sink] = {}
+        self._notes: list[str] = []
+        self._sinks: dict[str, Copy] = {}
         for name in dict.fromkeys(names):
             self._try(name, functools.partial(self._open, name, folder, config, step))
 
@@ -56,16 +70,21 @@ class Copies:
         """Each writes out what is waiting."""
         self._each(lambda sink: sink.sync())
 
-    def close(self) -> None:
-        """Each is ended."""
-        self._each(lambda sink: sink.close())
+    def close(self, *, complete: bool) -> None:
+        """Each is ended; `complete`: the run reached its last step. May be called again."""
+        self._each(lambda sink: sink.close(complete=complete))
         self._sinks.clear()
+
+    def take_notes(self) -> list[str]:
+        """Which copies failed since the last call, in words."""
+        notes, self._notes = self._notes, []
+        return notes
 
     def _open(self, name: str, folder: RunFolder, config: Mapping[str, Any], step: int) -> None:
         module = importlib.import_module(f"intrigue.run.copy_{name}")
         self._sinks[name] = module.open_copy(folder, config, step)
 
-    def _each(self, do: Callable[[Sink], None]) -> None:
+    def _each(self, do: Callable[[Copy], None]) -> None:
         for name, sink in list(self._sinks.items()):
             self._try(name, functools.partial(do, sink))
 
@@ -75,19 +94,31 @@ class Copies:
         except Exception as error:  # whatever a stranger's client raises, the run does not hang on it
             self._sinks.pop(name, None)
             reason = str(error).strip() or type(error).__name__
-            self.notes.append(f"{name} gets no more metrics ({reason.splitlines()[0]}); metrics.csv goes on")
+            self._notes.append(f"{name} gets no more metrics ({reason.splitlines()[0]}); metrics.csv goes on")
 
 
-def title(folder: RunFolder) -> str:
-    """The run's name where it stands among others; a seed's folder alone says too little."""
-    path = folder.path.resolve()
-    return path.name if seed_of(path.name) is None else f"{path.parent.name}-{path.name}"
+class Identity(NamedTuple):
+    """What a run is known by elsewhere; the same after a resume, wherever the folder lies then."""
+
+    id: str
+    name: str
 
 
-def identity(folder: RunFolder) -> str:
-    """What a run is called where its name alone would not do; the same after a resume, wherever the folder lies."""
-    if folder.sinks.exists():
-        return str(json.loads(folder.sinks.read_bytes())["id"])
-    made = secrets.token_hex(4)
-    atomic.write_file(folder.sinks, json.dumps({"id": made}).encode() + b"\n")
-    return made
+def identity(folder: RunFolder) -> Identity:
+    """The run's own, made when it is first asked for and kept in sinks.json.
+
+    Raises:
+        CheckpointError: that file is damaged.
+    """
+    if not os.path.lexists(folder.sinks):
+        path = folder.path.resolve()
+        # A seed's folder alone says too little.
+        name = path.name if seed_of(path.name) is None else f"{path.parent.name}-{path.name}"
+        made = Identity(secrets.token_hex(8), name)
+        atomic.write_file(folder.sinks, json.dumps(made._asdict()).encode() + b"\n")
+        return made
+    try:
+        found = json.loads(disk.read_whole(folder.sinks, LIMIT))
+        return Identity(str(found["id"]), str(found["name"]))
+    except (ValueError, TypeError, KeyError, CheckpointError) as error:
+        raise CheckpointError(f"{folder.sinks} is damaged; remove it to begin anew there") from error

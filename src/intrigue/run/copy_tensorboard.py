@@ -27,7 +27,7 @@ class TensorBoardCopy:
         """Write out what is waiting."""
         self._writer.flush()
 
-    def close(self) -> None:
+    def close(self, *, complete: bool) -> None:
         """Write out what is waiting, and stop."""
         self._writer.close()
 

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from intrigue.run.copies import identity, title
+from intrigue.run.copies import identity
 from intrigue.run.folder import RunFolder
 
 PROJECT = "intrigue"
@@ -25,7 +25,7 @@ class TrackioCopy:
         begin = functools.partial(
             trackio.init,
             project=os.environ.get("TRACKIO_PROJECT", PROJECT),
-            name=f"{title(folder)}-{identity(folder)}",  # it takes runs up by their name
+            name="{1}-{0}".format(*identity(folder)),  # it takes runs up by their name
             config=dict(config),
             resume="allow",
             embed=False,
@@ -41,8 +41,8 @@ class TrackioCopy:
     def sync(self) -> None:
         """trackio sends by itself."""
 
-    def close(self) -> None:
-        """Wait until all is sent."""
+    def close(self, *, complete: bool) -> None:
+        """Wait until all is sent; trackio knows no runs that failed."""
         with contextlib.redirect_stdout(sys.stderr):
             self._run.finish()
 

@@ -1,6 +1,6 @@
-"""Weights & Biases: project `intrigue`, one run for each of ours; where it goes is for wandb's own variables to say.
+"""Weights & Biases: project `intrigue`, one run for each of ours, its files in `wandb/` of the run folder.
 
-WANDB_MODE=offline keeps it in the run folder, WANDB_PROJECT and WANDB_ENTITY choose another place.
+WANDB_MODE=offline sends nothing; WANDB_PROJECT and WANDB_ENTITY choose another project.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from intrigue.run.copies import identity, title
+from intrigue.run.copies import identity
 from intrigue.run.folder import RunFolder
 
 PROJECT = "intrigue"
@@ -24,10 +24,11 @@ class WandbCopy:
     def __init__(self, folder: RunFolder, config: Mapping[str, Any]) -> None:
         import wandb
 
+        known = identity(folder)
         self._run: Any = wandb.init(
             project=os.environ.get("WANDB_PROJECT", PROJECT),
-            id=identity(folder),
-            name=title(folder),
+            id=known.id,
+            name=known.name,
             dir=str(folder.path),
             config=dict(config),
             resume="allow",
@@ -44,9 +45,9 @@ class WandbCopy:
     def sync(self) -> None:
         """wandb sends by itself."""
 
-    def close(self) -> None:
+    def close(self, *, complete: bool) -> None:
         """Wait until all is sent."""
-        self._run.finish(quiet=True)
+        self._run.finish(exit_code=0 if complete else 1)
 
 
 def open_copy(folder: RunFolder, config: Mapping[str, Any], step: int) -> WandbCopy:

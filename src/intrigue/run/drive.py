@@ -52,12 +52,12 @@ def drive(runs: Sequence[LiveRun], stop: StopRequest, place: Path, *, quiet: boo
             for run, progress in zip(runs, progresses, strict=True):
                 with _named(run, runs):
                     shown.append(run.note(progress))
-            _tell(runs, console)
             console.update(step, step * frames, mean_of(shown))
             if step >= cfg.run.steps or stop or before // every != step // every:
                 for run in runs:
                     with _named(run, runs):
                         run.save()
+            _warn(runs, console)
             if step >= last:
                 return
             stop.raise_if_set(f"saved at step {step}; go on with `intrigue resume {place}`")
@@ -78,13 +78,16 @@ def _introduce(runs: Sequence[LiveRun], console: Console) -> None:
     cfg = runs[0].cfg
     if aimless(cfg.env_id, cfg.reward_name, cfg.curiosity):
         console.say(f"nothing to learn from: {cfg.env_id} has no reward of its own, and there is no bonus")
-    _tell(runs, console)
-
-
-def _tell(runs: Sequence[LiveRun], console: Console) -> None:
     for run in runs:
-        for note in run.take_notes():
+        for note in run.notes:
             console.say(note if len(runs) == 1 else f"seed {run.cfg.run.seed}: {note}")
+    _warn(runs, console)
+
+
+def _warn(runs: Sequence[LiveRun], console: Console) -> None:
+    for run in runs:
+        for warning in run.take_warnings():
+            console.say(warning if len(runs) == 1 else f"seed {run.cfg.run.seed}: {warning}", warning=True)
 
 
 def _named(run: LiveRun, runs: Sequence[LiveRun]) -> contextlib.AbstractContextManager[None]:

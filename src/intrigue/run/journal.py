@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 
-from intrigue.config import RunConfig
 from intrigue.run.copies import Copies
 from intrigue.run.folder import RunFolder
 from intrigue.run.sinks import CsvSink, EpisodeSink
@@ -16,12 +15,12 @@ WINDOW = 100
 
 
 class Journal:
-    """metrics.csv, episodes.csv and eval.csv of one run, cut back to where it stands, and copies of the metrics."""
+    """metrics.csv, episodes.csv and eval.csv of one run, cut back to where it stands; metrics go to `copies` too."""
 
-    def __init__(self, folder: RunFolder, cfg: RunConfig, step: int, frames_per_step: int) -> None:
+    def __init__(self, folder: RunFolder, step: int, frames_per_step: int, copies: Copies) -> None:
         self.frames_per_step = frames_per_step
         tables = (folder.metrics, folder.episodes, folder.evaluations)
-        self._notes = [note for path in tables for note in cut_back(path, step)]
+        self.notes = [note for path in tables for note in cut_back(path, step)]
         past = read_episodes(folder.episodes).columns if folder.episodes.exists() else {}
         self.count = len(past.get("step", []))
         self.returns = deque(past.get("episodic_return", []), maxlen=WINDOW)
@@ -29,13 +28,8 @@ class Journal:
         self._metrics = CsvSink(folder.metrics)
         self._episodes = EpisodeSink(folder.episodes)
         self._evaluations = CsvSink(folder.evaluations)
-        self._copies = Copies(cfg.run.sinks, folder, cfg.to_json(), step)
+        self._copies = copies
         self._shown: Metrics = {}
-
-    def take_notes(self) -> list[str]:
-        """What was cut off the tables and which copies failed, since the last call, in words."""
-        notes, self._notes, self._copies.notes = self._notes + self._copies.notes, [], []
-        return notes
 
     def note(self, progress: Progress, coverage: float | None, wall_seconds: float) -> Metrics:
         """Write what happened; the figures worth showing now."""
@@ -75,7 +69,6 @@ class Journal:
         self._evaluations.close()
         self._metrics.close()
         self._episodes.close()
-        self._copies.close()
 
 
 def _mean(values: deque[float]) -> float:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 
 from intrigue.config import RunConfig
 from intrigue.run import checkpoint, snapshot
+from intrigue.run.console import printable
+from intrigue.run.copies import Copies
 from intrigue.run.folder import RunFolder, mark_done
 from intrigue.run.journal import Journal
 from intrigue.run.result import Run
@@ -52,8 +55,10 @@ class LiveRun:
         with contextlib.ExitStack() as failed:
             failed.callback(self._open.close)
             pool = parts.collector.pool
+            self._copies = Copies(cfg.run.sinks, folder, cfg.to_json(), self.step)
+            failed.callback(self._copies.close, complete=False)
             self._journal = self._open.enter_context(
-                contextlib.closing(Journal(folder, cfg, self.step, pool.frames_per_step))
+                contextlib.closing(Journal(folder, self.step, pool.frames_per_step, self._copies))
             )
             self._evaluator = self._open.enter_context(contextlib.closing(Evaluator(cfg, parts)))
             failed.pop_all()
@@ -67,9 +72,14 @@ class LiveRun:
         """Agent steps between two lines of metrics.csv."""
         return self.parts.agent.rollout_steps * self.parts.collector.pool.num_envs
 
-    def take_notes(self) -> list[str]:
-        """What a person should know of the run's tables and their copies, since the last call."""
-        return self._journal.take_notes()
+    @property
+    def notes(self) -> list[str]:
+        """What was cut off the tables, in words."""
+        return self._journal.notes
+
+    def take_warnings(self) -> list[str]:
+        """Which copies of the metrics failed since the last call."""
+        return self._copies.take_notes()
 
     def note(self, progress: Progress) -> Metrics:
         """Write down what happened since the last call, keep and play what fell due; the figures worth showing.
@@ -93,12 +103,20 @@ class LiveRun:
 
     def finish(self) -> Run:
         """Say on disk that the run reached its last step; nothing more happens to it."""
-        self.close()
-        return finished(self.folder, self.cfg, self.step)
+        self._open.close()
+        run = finished(self.folder, self.cfg, self.step)
+        self._end_copies(complete=True)  # after all else: what is sent far away may take its time
+        return run
 
     def close(self) -> None:
-        """Let go of tables and environments; may be called again."""
+        """Let go of tables, environments and copies; may be called again."""
         self._open.close()
+        self._end_copies(complete=False)
+
+    def _end_copies(self, *, complete: bool) -> None:
+        self._copies.close(complete=complete)
+        for warning in self.take_warnings():
+            sys.stderr.write(f"{printable(warning)}\n")
 
 
 def save_state(folder: RunFolder, parts: AnyParts, cfg: RunConfig, wall_seconds: float) -> None:

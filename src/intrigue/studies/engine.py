@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import io
 import json
 import subprocess
 import sys
@@ -148,10 +149,11 @@ def write_table(conclusion: Conclusion, out: Path) -> None:
         StorageError: the disk refused.
     """
     lines = [list(conclusion.columns.values()), *(conclusion.cells(row) for row in conclusion.rows)]
+    table = io.StringIO()
+    csv.writer(table, lineterminator="\n").writerows(lines)
     with disk.storage(out):
         out.mkdir(parents=True, exist_ok=True)
-        with (out / "table.csv").open("w", newline="", encoding="utf-8") as file:
-            csv.writer(file, lineterminator="\n").writerows(lines)
+    write_file(out / "table.csv", table.getvalue().encode())
     text = "\n\n".join([conclusion.headline, *conclusion.words]) + "\n"
     write_file(out / "words.txt", text.encode())
 

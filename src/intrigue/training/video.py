@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from intrigue.errors import ConfigError
+from intrigue.run.atomic import temporary_beside
 from intrigue.run.disk import storage
 from intrigue.spaces import Array
 
@@ -23,17 +24,19 @@ def write_video(frames: Sequence[Array], path: Path) -> None:
     """
     if not frames:
         raise ConfigError("this environment cannot be drawn, so there is no film. Leave --video out.")
+    write = _write_gif if path.suffix == ".gif" else _write_mp4
+    hidden = temporary_beside(path).with_suffix(path.suffix)  # so that a film is whole, or the former one
     try:
         with storage(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            if path.suffix == ".gif":
-                _write_gif(frames, path)
-            else:
-                _write_mp4(frames, path)
+            write(frames, hidden)
+            hidden.replace(path)
     except ImportError as error:
         raise ConfigError(
             f"a {path.suffix} needs {error.name}. Install it with: pip install 'intrigue[video]'"
         ) from error
+    finally:
+        hidden.unlink(missing_ok=True)
 
 
 def _write_gif(frames: Sequence[Array], path: Path) -> None:
