@@ -68,7 +68,11 @@ def begun_with(origins: Sequence[Origin | None], idle: bool) -> str:
     names = list(dict.fromkeys(origin.run for origin in origins if origin is not None))
     match first.kind:
         case "snapshot":
-            return f"from snapshot {first.step} of {names[0] if len(names) == 1 else f'{len(names)} pre-trainings'}"
+            if len(names) == 1:
+                return f"from snapshot {first.step} of {names[0]}"
+            # Whether one that is not found had the same settings is a guess, and a reader should know.
+            lost = len({origin.run for origin in origins if origin is not None and origin.place is None})
+            return f"from snapshot {first.step} of {len(names)} pre-trainings" + (f", {lost} not found" if lost else "")
         case "replay":
             return f"with the replay of {names[0]}" + (f" at step {first.step}" if first.step else "")
         case "unknown":
