@@ -21,9 +21,9 @@ class Progress:
         self.terminal = sys.stderr.isatty()
         self._told: tuple[int, int] | None = None
         self._said: tuple[int, int] | None = None
+        self._said_at = clock()
 
     def __enter__(self) -> Progress:
-        self._said, self._said_at = self._told, self.clock()
         return self
 
     def __call__(self, number: int, of: int) -> None:

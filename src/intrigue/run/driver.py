@@ -82,7 +82,11 @@ def resume(path: Path, *, steps: int | None = None, quiet: bool = False) -> Run:
 
 
 def settled(cfg: RunConfig) -> RunConfig:
-    """The settings with what this machine decides put in: device, threads, how updates run and multiply."""
+    """The settings with what this machine decides put in: device, threads, how updates run and multiply.
+
+    Raises:
+        ConfigError: this machine lacks something that was asked for.
+    """
     require(cfg.run.sinks)
     device = pick_device(cfg.run.device)
     return cfg.with_run(

@@ -1,7 +1,7 @@
 """The run folder: what is in it, how it is born, and how to tell what state it is in.
 
     runs/<name>/  config.json provenance.json metrics.csv episodes.csv eval.csv checkpoints/ snapshots/ report.html
-                  figures/ DONE, and with `run.sinks` tensorboard/ or sinks.json
+                  figures/ DONE, and with `run.sinks` tensorboard/, wandb/ or sinks.json
 
 A run is born whole (`intrigue.run.birth`): built as `.<name>.<uuid>.new` beside its final place, its first checkpoint
 included, and then renamed. A kill at any instant leaves either no run folder or a whole one. Nothing inside refers to

@@ -11,25 +11,17 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from intrigue.errors import CheckpointError, RunError
 from intrigue.run import atomic, disk
 from intrigue.run.table import EPISODE_COLUMNS, METRIC_COLUMNS, cut_back, read_episodes, read_lines, read_metrics
 from intrigue.types import Episode
 
-__all__ = ["CsvSink", "EpisodeSink", "Sink", "cut_back", "read_episodes", "read_metrics"]
+__all__ = ["CsvSink", "EpisodeSink", "cut_back", "read_episodes", "read_metrics"]
 
 # Nothing a spreadsheet would run as a formula, nothing that needs quoting. A leading `-` or `.` would invite both.
 METRIC_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_/.-]{0,127}")
-
-
-class Sink(Protocol):
-    """Takes the metrics of one logged step."""
-
-    def write(self, step: int, frame: int, wall_seconds: float, metrics: Mapping[str, float]) -> None: ...
-    def sync(self) -> None: ...
-    def close(self) -> None: ...
 
 
 class _Appender:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -41,7 +42,7 @@ def show(title: str, what: str, conclusion: Conclusion) -> None:
 def _keep_words(table: Table, quantities: list[str], console: Console) -> None:
     """Where a table is too wide, its first column gets what the others leave, or room for its longest word."""
     unbounded = console.options.update(width=10_000)
-    excess = table.__rich_measure__(console, unbounded).maximum - console.width
+    excess = Measurement.get(console, unbounded, table).maximum - console.width
     if excess <= 0 or console.width >= ROOMY:
         return
     longest = max(len(word) for quantity in quantities for word in quantity.split())
