@@ -34,12 +34,17 @@ _LIBRARY = library.Library("intrigue", "FRAGMENT")
 _LIBRARY.define("expanded(Tensor query, Tensor memory, Tensor norms) -> Tensor")
 
 
+def worth_splitting(query: Tensor, memory: Tensor) -> bool:
+    """Whether factors of such shapes and types are better split, where they can be."""
+    sizes = (query.shape[-2], memory.shape[-2], query.shape[-1])
+    floats = query.dtype == memory.dtype == torch.float32
+    small = query.shape[-1] <= DEEPEST and 3 * max(sizes[:2]) * query.shape[-1] <= MOST_ELEMENTS
+    return floats and small and min(sizes) >= LEAST
+
+
 def takes_kernel(query: Tensor, memory: Tensor) -> bool:
     """Whether factors are split."""
-    sizes = (query.shape[-2], memory.shape[-2], query.shape[-1])
-    fits = min(sizes) >= LEAST and query.shape[-1] <= DEEPEST and query.dtype == memory.dtype == torch.float32
-    fits &= 3 * max(sizes[:2]) * query.shape[-1] <= MOST_ELEMENTS
-    if not fits or not triton_works():
+    if not worth_splitting(query, memory) or not triton_works():
         return False
     # Before Ampere no matrix unit takes TensorFloat-32.
     return INTERPRETED or (query.is_cuda and torch.cuda.get_device_capability(query.device) >= (8, 0))
@@ -49,7 +54,9 @@ def _expanded(query: Tensor, memory: Tensor, norms: Tensor) -> Tensor:
     if not takes_kernel(query, memory):
         if query.dim() == 2:
             return torch.addmm(norms, query, memory.mT, alpha=-2)
-        return torch.baddbmm(norms.unsqueeze(-2), query, memory.mT, alpha=-2)
+        if query.dim() == 3:
+            return torch.baddbmm(norms.unsqueeze(-2), query, memory.mT, alpha=-2)
+        return norms.unsqueeze(-2) - 2 * (query @ memory.mT)
     from intrigue import expansion_kernel  # Triton is optional, and slow to import.
 
     with torch.cuda.device_of(query), tensor_float32():  # Triton launches where torch is at the moment.

@@ -13,7 +13,13 @@ pytestmark = pytest.mark.gpu
 GPU = {"device": "cuda", "run.products": "bfloat16"}
 PRESETS = ["scratch-urlb", "disagreement-urlb", "apt-urlb", "nnm-urlb", "nnmc-urlb", "nnm-ensemble-urlb"]
 # Large enough that branches run beside each other, and that neighbours are ranked by matrix units.
-LARGE = {"agent.batch": 1024, "agent.capacity": 4096, "agent.hidden": 1024, "reward.feature_dim": 512}
+LARGE = {
+    "agent.batch": 1024,
+    "agent.capacity": 4096,
+    "agent.hidden": 1024,
+    "reward.feature_dim": 512,
+    "reward.hidden": 1024,
+}
 
 
 @pytest.mark.parametrize("seeds", [SEEDS, SEEDS[:1]])
@@ -30,10 +36,10 @@ def test_captured_updates_are_the_plain_ones(made, preset, seeds):  # noqa: F811
 
 
 @pytest.mark.parametrize("seeds", [SEEDS, SEEDS[:1]])
-def test_large_captured_updates_are_the_plain_ones(made, seeds):  # noqa: F811
+@pytest.mark.parametrize("preset", ["nnm-urlb", "nnm-ensemble-urlb"])
+def test_large_captured_updates_are_the_plain_ones(made, preset, seeds):  # noqa: F811
     plain, captured = (
-        [made("nnm-urlb", seed, **GPU, **LARGE, **{"run.execution": mode}) for seed in seeds]
-        for mode in ("plain", "graph")
+        [made(preset, seed, **GPU, **LARGE, **{"run.execution": mode}) for seed in seeds] for mode in ("plain", "graph")
     )
     for parts in (plain, captured):
         trained(parts, 40)

@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from conftest import ACTIONS, OBS, make_batch, make_spaces
 from intrigue.cohort.adam import StackedAdam
-from intrigue.cohort.lanes import Lanes
+from intrigue.cohort.drawn import Asked, Draw, draw
 from intrigue.cohort.stack import Stacked, stack_modules
 from intrigue.features import encode_action
 from intrigue.rewards import REWARDS
@@ -110,17 +110,27 @@ def generators(count: int = SEEDS) -> list[torch.Generator]:
     return [torch.Generator().manual_seed(100 + seed) for seed in range(count)]
 
 
-def step_together(stacked: Stacked, batch: Prepared, lanes: Lanes) -> tuple[Tensor, dict[str, Tensor], Tensor]:
+def step_together(
+    stacked: Stacked, batch: Prepared, draws: list[Draw], rngs: list[torch.Generator]
+) -> tuple[Tensor, dict[str, Tensor], Tensor]:
     """Score, learn by plain descent, observe."""
     with torch.no_grad():
         batch = stacked.call(encoded, batch)
         raw, parts = stacked.call("score_parts", batch)
-    loss = stacked.call("loss", batch, lanes)
+    loss = stacked.call("loss", batch, draw(draws, rngs))
     if loss.requires_grad:
         descend(list(stacked.leaves.values()), loss.sum())
     with torch.no_grad():
         stacked.call("observe", batch, parts)
     return raw, parts, loss
+
+
+def told(stacked: Stacked, batch: Prepared) -> list[Draw]:
+    """What a loss draws."""
+    asked = Asked(torch.device("cpu"))
+    with torch.no_grad():
+        stacked.call("loss", stacked.call(encoded, batch), asked)
+    return asked.draws
 
 
 def encoded(reward: IntrinsicReward, batch: Prepared) -> Prepared:
@@ -167,10 +177,11 @@ def test_seeds_together_give_what_each_gives_alone(name, options, count):
     rewards = [build(name, options, seed) for seed in range(count)]
     alone = copy.deepcopy(rewards)
     stacked = stack_modules(rewards)
-    lanes, own = Lanes(generators(count)), generators(count)
+    rngs, own = generators(count), generators(count)
+    draws = told(stacked, stacked_batches([batch_of(name, options, seed) for seed in range(count)]))
     for time in range(2):
         batches = [batch_of(name, options, 10 * time + seed) for seed in range(count)]
-        raw, parts, loss = step_together(stacked, stacked_batches(batches), lanes)
+        raw, parts, loss = step_together(stacked, stacked_batches(batches), draws, rngs)
         for seed in range(count):
             wanted_raw, wanted_parts, wanted_loss = step_alone(alone[seed], batches[seed], own[seed])
             assert_near(raw[seed], wanted_raw, f"score of seed {seed}", most=1e-7 if name in NUCLEAR else 1e-10)
@@ -185,19 +196,19 @@ def test_seeds_together_give_what_each_gives_alone(name, options, count):
                     assert_near(leaf.grad[seed], grad, f"gradient of {key}, seed {seed}")
             for key, value in alone[seed].state_dict().items():
                 assert_near(rewards[seed].state_dict()[key], value, f"{key} of seed {seed}")
-            assert torch.equal(lanes.generators[seed].get_state(), own[seed].get_state()), "as many draws as alone"
+            assert torch.equal(rngs[seed].get_state(), own[seed].get_state()), "as many draws as alone"
 
 
 @together
 def test_nothing_waits_for_the_device(name, options):
     rewards = [build(name, options, seed) for seed in range(SEEDS)]
     stacked = stack_modules(rewards)
-    lanes = Lanes(generators())
     batch = stacked_batches([batch_of(name, options, seed) for seed in range(SEEDS)])
+    draws, rngs = told(stacked, batch), generators()
     trained = [[weight for weight in reward.parameters() if weight.requires_grad] for reward in rewards]
     adam = StackedAdam(stacked, [torch.optim.Adam(each) for each in trained]) if trained[0] else None
     with NoSync():
-        step_together(stacked, batch, lanes)
+        step_together(stacked, batch, draws, rngs)
         if adam is not None:
             adam.optimizer.step()
 
@@ -221,9 +232,10 @@ def test_one_seed_is_computed_as_without_a_stack(name, options):
     reward = build(name, options, 0)
     alone = copy.deepcopy(reward)
     stacked, batch = stack_modules([reward]), batch_of(name, options, 0)
-    stacked_batch, lanes = stacked_batches([batch]), Lanes(generators(1))
+    stacked_batch, rngs = stacked_batches([batch]), generators(1)
+    draws = told(stacked, stacked_batch)
     with NoSync(), Kernels() as one:
-        step_together(stacked, stacked_batch, lanes)
+        step_together(stacked, stacked_batch, draws, rngs)
     with Kernels() as other:
         step_alone(alone, batch, *generators(1))
     assert Counter(one.seen) == Counter(other.seen)

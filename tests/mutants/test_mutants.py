@@ -126,8 +126,8 @@ MUTANTS = {
         "tests/cohort/test_cohort.py::test_each_seed_is_what_it_is_alone",
     ),
     "seeds draw from the first one's stream": Mutant(
-        "cohort/lanes.py", "            fill(row, generator)\n", "            fill(row, generators[0])\n",
-        "tests/cohort/test_lanes.py",
+        "cohort/drawn.py", "(asked.shape, each, asked.dtype)", "(asked.shape, generators[0], asked.dtype)",
+        "tests/cohort/test_drawn.py",
     ),
     "seeds roll the first one's dice": Mutant(
         "cohort/dice.py", "each, dtype) for each in", "self._generators[0], dtype) for _ in",

@@ -41,6 +41,10 @@ CASES = {
     "small": drawn(6, 7, 33, 1e-12),
     "large": drawn(6, 7, 33, 1e12),
     "seeds": tuple(torch.stack([each, 2 * each]) for each in drawn(6, 7, 20)),
+    "seeds and members": tuple(
+        torch.stack([torch.stack([each, 2 * each, -each]), torch.stack([3 * each] * 3)]) for each in drawn(6, 7, 20)
+    ),
+    "offsets instead of norms": (*drawn(6, 7, 20)[:2], torch.linspace(-3, 2, 7)),
     "columns lie apart": (drawn(20, 1, 12)[0].mT.contiguous().mT, *drawn(1, 8, 12)[1:]),
 }
 
@@ -65,7 +69,7 @@ def test_kernel_by_hand(interpreted):
 def test_kernel_is_as_near_as_float32(interpreted, name):
     query, memory, norms = (each.double() for each in CASES[name])
     wanted = norms.unsqueeze(-2) - 2 * query @ memory.mT
-    reach = 2 * query.norm(dim=-1, keepdim=True) * memory.norm(dim=-1).unsqueeze(-2) + norms.unsqueeze(-2)
+    reach = 2 * query.norm(dim=-1, keepdim=True) * memory.norm(dim=-1).unsqueeze(-2) + norms.abs().unsqueeze(-2)
     assert ((interpreted[name] - wanted).abs() <= ROUNDING * reach).all()
 
 
@@ -100,9 +104,12 @@ def test_a_memory_too_large_to_be_split_is_not(monkeypatch):
     assert not takes_kernel(torch.empty(255, 512), torch.empty(256, 512))
 
 
+@pytest.mark.parametrize("members", [False, True])
 @pytest.mark.parametrize("in_dims", [(0, 0, 0), (0, None, None), (None, 0, 0), (1, 0, 0)])
-def test_maps_are_what_each_gives(in_dims):
+def test_maps_are_what_each_gives(in_dims, members):
     query, memory, norms = (torch.stack([each, 3 * each]) for each in drawn(4, 5, 6))
+    if members:
+        query, memory, norms = (torch.stack([each, each / 2, -each], 1) for each in (query, memory, norms))
     given = [
         each[0] if dim is None else each.movedim(0, dim)
         for each, dim in zip((query, memory, norms), in_dims, strict=True)

@@ -347,7 +347,7 @@ def test_the_documentation_quotes_our_runs_of_one_seed():
     root = Path(__file__).parents[2]
     page = (root / "docs" / "studies.md").read_text()
     runs = gathered([root / "results" / "urlb-h200.csv"])
-    presets = ("disagreement-urlb", "apt-urlb", "nnmc-urlb", "nnm-urlb")
+    presets = ("disagreement-urlb", "apt-urlb", "nnm-ensemble-urlb", "nnmc-urlb", "nnm-urlb")
     first = {
         (run.name.preset, run.task): run.returns[-1] for run in runs if run.seed == 0 and run.snapshot == 2_000_000
     }

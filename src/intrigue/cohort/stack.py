@@ -2,7 +2,7 @@
 
     stacked = stack_modules(modules)             S modules of one structure; they stay usable, and share the storage
     stacked.leaves, stacked.fixed                name -> (S, ...): what is trained, and what is not (buffers included)
-    stacked.call("loss", batch, lanes)           modules[s].loss(batch[s], lanes[s]) for all s at once, (S,)
+    stacked.call("loss", batch, drawn)           modules[s].loss(batch[s], drawn[s]) for all s at once, (S,)
     stacked.call(function, batch)                the same of any function(module, batch)
     StackedAdam(stacked, optimizers)             one Adam over `leaves`; each seed's own sees its row (`cohort.adam`)
 

@@ -16,14 +16,14 @@ from functools import partial
 from typing import final
 
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 
 from intrigue.agents import ddpg
 from intrigue.agents.ddpg import DDPG, Rows
 from intrigue.beside import Beside
 from intrigue.cohort.descent import Descent
 from intrigue.cohort.dice import Dice
-from intrigue.cohort.lanes import Lanes
+from intrigue.cohort.drawn import Asked, Draw, draw
 from intrigue.cohort.shelf import Shelves
 from intrigue.cohort.stack import Stacked, fuse_for_seeds, stack_modules
 from intrigue.curiosity import Curiosity, Mixed
@@ -69,7 +69,7 @@ class Update:
         size, width = agent.plan.batch, len(agent.middle)
         self._chance = Dice([each.collector.replay.rng for each in parts], (2, size), "uniform")
         self._noise = Dice([each.streams["update"] for each in parts], (2, size, width), "normal")
-        self._bonus_draws = Lanes([each.curiosity.streams["reward"] for each in parts])
+        self._bonus_streams = [each.curiosity.streams["reward"] for each in parts]
         self._slow, self._fast = (_named(agents, name) for name in ("target.", "critic."))
         solos = [each.agent for each in parts if isinstance(each.agent, DDPG)]
         criticism, action = (
@@ -80,14 +80,12 @@ class Update:
         self._critic = descent(DDPG.value_loss, criticism, ahead="values")
         self._actor = descent(DDPG.proposal_loss, action, ahead="proposed")
         some = torch.zeros(len(parts), 2, size, dtype=torch.float64, device=device)
-        names, draws = self._looked_at(some)
+        names, self._bonus_draws = self._looked_at(some)
         learners = [each.curiosity.learner.step for each in parts]
         self._bonus = None
         if not self._idle and learners[0] is not None:
             optimizers = [each.optimizer for each in learners if each is not None]
-            # Draws from a generator cannot be compiled.
-            fusible = compiled and not draws
-            self._bonus = Descent(self._curiosities, _bonus_loss, optimizers, REFUSAL, compiled=fusible)
+            self._bonus = Descent(self._curiosities, _bonus_loss, optimizers, REFUSAL, compiled=compiled)
         self._names = (*NOTED, *(f"{PART}{name}" for name in names), *ddpg.NOTED)
         # In float64 sums of float32 are exact, so that means do not hang on when somebody looked in between.
         self._sums = torch.zeros(len(parts), len(self._names), dtype=torch.float64, device=device)
@@ -98,7 +96,7 @@ class Update:
         self._next_value = fuse_for_seeds(self._plain_next_value) if fuse else self._plain_next_value
         self._note = fuse_for_seeds(self._plain_note) if fuse else self._plain_note
         self._sum = fuse_for_seeds(self._plain_sum) if fuse else self._plain_sum
-        generators = [*self._chance.registered, *self._noise.registered, *self._bonus_draws.generators]
+        generators = [*self._chance.registered, *self._noise.registered, *self._bonus_streams]
         self._captured = Captured(self._branched, generators, self._changes, rank=RANK) if captured else None
         self.count = 0
         """Updates since the last look."""
@@ -144,8 +142,10 @@ class Update:
             noise = self._noise.roll()
         with torch.no_grad(), exact_float32():
             batch, extras = self._shelves.draw(self._chance.roll())
+        with Beside(self._branches["bonus"]) as preparing, torch.no_grad(), exact_float32():
             prepared = self._prepare(batch)
         with Beside(self._branches["score"]) as scoring, torch.no_grad(), exact_float32():
+            preparing.wait()
             raw, parts, mixed = self._judge(batch, prepared)
         drawing.wait()
         with torch.no_grad(), fast_float32():
@@ -205,13 +205,15 @@ class Update:
 
         They are read by the score, and so must not move before it is there.
         """
-        slope = None if self._bonus is None else self._bonus.slope(prepared, self._bonus_draws)
+        loss = torch.zeros_like(like)
+        if self._bonus is not None:
+            loss = self._bonus.slope(prepared, draw(self._bonus_draws, self._bonus_streams))
         scoring.wait()
-        if self._bonus is not None and slope is not None:
+        if self._bonus is not None:
             self._bonus.step()
         if not self._idle:
             self._curiosities.call(_observe, prepared, parts)
-        return torch.zeros_like(like) if slope is None else slope
+        return loss
 
     @torch.no_grad()
     def _plain_note(self, raw: Tensor, mixed: Mixed, loss: Tensor, parts: Parts) -> Tensor:
@@ -227,17 +229,16 @@ class Update:
         self._sums.add_(torch.cat(noted, -1))
 
     @torch.no_grad()
-    def _looked_at(self, chance: Tensor) -> tuple[list[str], bool]:
-        """What this bonus is made of, and whether its loss draws numbers; told by some batch, without a trace."""
+    def _looked_at(self, chance: Tensor) -> tuple[list[str], list[Draw]]:
+        """What this bonus is made of, and what its loss draws; told by some batch, without a trace."""
+        asked = Asked(chance.device)
         if self._idle:
-            return [], False
+            return [], asked.draws
         with exact_float32():
             batch, _ = self._shelves.draw(chance)
             prepared, _, parts = self._curiosities.call("scored", batch)
-        scratch = [Generator(chance.device) for _ in range(len(chance))]
-        before = scratch[0].get_state()
-        self._curiosities.call(_bonus_loss, prepared, Lanes(scratch))
-        return list(parts), not torch.equal(before, scratch[0].get_state())
+        self._curiosities.call(_bonus_loss, prepared, asked)
+        return list(parts), asked.draws
 
     @property
     def _dice(self) -> tuple[Dice, Dice]:

@@ -1,0 +1,101 @@
+"""Random numbers for several seeds at once, each from its own generator, drawn before they are used.
+
+    asked = Asked(device); stacked.call("loss", batch, asked)     what a loss draws, in its order: `asked.draws`
+    drawn = draw(asked.draws, generators)                         (S, ...) of each draw; one generator for each seed
+    stacked.call("loss", batch, drawn)                            seed s is handed its rows, in that order
+
+A loss draws through `rng.uniform` and `rng.normal`, whatever it was handed. The numbers of seed s are those that a lone
+run would draw from `generators[s]`. As they are drawn outside, the loss itself can be mapped over seeds and compiled,
+neither of which a generator lets happen. Drawing never waits for the device, and can be captured in a CUDA graph with
+which the generators are registered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple, final
+
+import torch
+from torch import Generator, Tensor
+from torch.utils import _pytree as pytree
+
+from intrigue.rng import Draws, normal, uniform
+
+FUNCTIONS = {"uniform": uniform, "normal": normal}
+
+
+class Draw(NamedTuple):
+    """One draw of one seed."""
+
+    kind: Literal["uniform", "normal"]
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+
+
+@final
+class Asked(Draws):
+    """Notes what is drawn, and gives zeros."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.draws: list[Draw] = []
+        self._device = device
+
+    def uniform(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+        """Zeros."""
+        return self._noted(Draw("uniform", tuple(shape), dtype))
+
+    def normal(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+        """Zeros."""
+        return self._noted(Draw("normal", tuple(shape), dtype))
+
+    def _noted(self, asked: Draw) -> Tensor:
+        self.draws.append(asked)
+        return torch.zeros(asked.shape, dtype=asked.dtype, device=self._device)
+
+
+@final
+class Drawn(Draws):
+    """Numbers (S, ...) of S seeds for each of these draws; within `Stacked.call` each seed's own, to be drawn once."""
+
+    def __init__(self, draws: Sequence[Draw], numbers: Sequence[Tensor]) -> None:
+        self.draws, self.numbers = tuple(draws), tuple(numbers)
+        self._next = 0
+
+    def uniform(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+        """Numbers in [0, 1)."""
+        return self._given(Draw("uniform", tuple(shape), dtype))
+
+    def normal(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+        """Standard normal numbers."""
+        return self._given(Draw("normal", tuple(shape), dtype))
+
+    def _given(self, asked: Draw) -> Tensor:
+        place, self._next = self._next, self._next + 1
+        if place >= len(self.draws) or self.draws[place] != asked:
+            expected = self.draws[place] if place < len(self.draws) else "none"
+            raise RuntimeError(f"draw {place} is {asked}, where {expected} was told. A loss must draw the same always.")
+        if self.numbers[place].shape != asked.shape:
+            raise RuntimeError("seeds draw together only within Stacked.call, each its own numbers.")
+        return self.numbers[place]
+
+
+def draw(draws: Sequence[Draw], generators: Sequence[Generator]) -> Drawn:
+    """What each seed's generator gives for these draws, in their order."""
+    return Drawn(draws, [_rows(each, generators) for each in draws])
+
+
+def _rows(asked: Draw, generators: Sequence[Generator]) -> Tensor:
+    rows = [FUNCTIONS[asked.kind](asked.shape, each, asked.dtype) for each in generators]
+    return torch.stack(rows) if len(rows) > 1 else rows[0].unsqueeze(0)
+
+
+def _flatten(drawn: Drawn) -> tuple[list[Tensor], tuple[Draw, ...]]:
+    return [*drawn.numbers], drawn.draws
+
+
+def _unflatten(numbers: object, draws: tuple[Draw, ...]) -> Drawn:
+    assert isinstance(numbers, list | tuple)
+    return Drawn(draws, numbers)
+
+
+pytree.register_pytree_node(Drawn, _flatten, _unflatten, serialized_type_name="intrigue.cohort.drawn.Drawn")
