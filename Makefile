@@ -31,7 +31,7 @@ types: $(VENV)/.ready  ## the strict type checker
 docs: $(VENV)/.ready  ## build the documentation strictly, into site/
 	$(BIN)/mkdocs build --strict
 
-test-slow: $(VENV)/.ready  ## the slower proofs: kills by system call, full disks, mutants
+test-slow: $(VENV)/.ready  ## the slower proofs: kills by system call, full disks, studies trained at their smallest, mutants
 	$(BIN)/python -m pytest -m slow
 
 test-gpu: $(VENV)/.ready  ## what needs a CUDA device

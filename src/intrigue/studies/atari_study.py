@@ -27,7 +27,8 @@ from intrigue.studies.curves import EVERY, Curve, export, gathered, read
 from intrigue.studies.results import SMALL, Results, results_of, write_scores
 
 NOMINAL_STEPS = 100_000_000  # DIS run.py num_timesteps; the paper says only that it follows those settings
-SMOKE_STEPS = 2_048  # ours: a few games of Breakout
+# Ours: a few games of Breakout; of Space Invaders or Gopher not one ends so soon.
+SMOKE_GAMES, SMOKE_STEPS = ("Breakout",), 2_048
 # Ours: one short rollout of random steps, one pass over each that follows.
 SMOKE_CHANGES = {
     "curiosity.warmup_steps": 512,

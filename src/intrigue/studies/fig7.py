@@ -19,6 +19,7 @@ from typing import Any, ClassVar, final
 from intrigue.studies.atari_study import (
     METHODS,
     NOMINAL_STEPS,
+    SMOKE_GAMES,
     SMOKE_STEPS,
     AtariStudy,
     Rung,
@@ -47,7 +48,7 @@ CLAIMS: Mapping[str, Mapping[str, bool | None]] = {
 WORDS = {True: "loses", False: "gains", None: "-"}
 RUNGS = {
     "smoke": Rung(
-        ("Breakout",), SMOKE_STEPS, 1, skipped=[Variant(name.preset, RELATIVE).name for name in METHODS.values()]
+        SMOKE_GAMES, SMOKE_STEPS, 1, skipped=[Variant(name.preset, RELATIVE).name for name in METHODS.values()]
     ),
     "hour": Rung(GAMES, 122 * 16_384, 1),  # 27 runs of 2.0M steps
     "full": Rung(GAMES, NOMINAL_STEPS, 3),
