@@ -1,6 +1,9 @@
-"""The custom operator `intrigue::expanded`, opaque to torch.compile and graph capture: what ranks neighbours.
+"""The custom operator `intrigue::expanded`, opaque to torch.compile and graph capture: float32 by matrix units.
 
     expanded(query, memory, norms)      (B, D), (M, D), (M,) -> (B, M)      norms − 2 query · memoryᵀ
+
+It ranks neighbours, and scores ensembles (`member_products`), where `norms` are a layer's biases; all three may have
+axes in front, of seeds and members.
 
 With ‖m‖² as norms that is ‖q − m‖² less ‖q‖², which is the same for all candidates of a row. In float32, which on a GPU
 is no matter for its matrix units: 1024 rows of 1024 numbers take 35 µs alone and twice that beside other work (H200).
@@ -10,7 +13,8 @@ TensorFloat-32 alone would be off by 1e-4.
 
 Rows must be finite, and less than half of what float32 holds; norms may be infinite.
 
-Under torch's vmap the mapped axis comes in front of all of them. No gradient is defined: ranks have none.
+Under torch's vmap the mapped axis comes in front of all of them. There is no gradient: ranks have none, and nobody
+learns from a score.
 """
 
 from __future__ import annotations
@@ -27,7 +31,7 @@ from intrigue.triton_there import triton_works
 
 LEAST = 256  # rows, candidates and numbers of each: of fewer, splitting takes longer than it saves
 DEEPEST = 4096  # numbers of a row, which one program holds
-MOST_ELEMENTS = 1 << 24  # numbers of either factor once it is split: 64 MiB
+MOST_ELEMENTS = 1 << 24  # numbers of either factor once it is split, of each seed and member: 64 MiB
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"  # Triton's kernels as Python, on a CPU
 
 _LIBRARY = library.Library("intrigue", "FRAGMENT")

@@ -3,14 +3,16 @@
     y_k = x_k W_k + b_k       rows (K, B, in), or (B, in) that all members share; W (K, in, out); b (K, 1, out)
 
 Plain, it is one product with the bias in it. Compiled, the bias is added apart: within a product it is first copied to
-every row of the result, where a compiler adds it on the way out. And then
+every row of the result, where a compiler adds it on the way out. Then it is the first of these that fits, or else one
+product:
 
-    up to NARROW outputs     sums, fused with what comes before
-    learning, on a GPU       `in` filled up with zeros to a multiple of FOUR: the fast kernels for TensorFloat-32 take
-                             rows of 16 bytes at a time
-    scoring, on a GPU        float32 in three parts by matrix units (`expansion`), where that pays
+    up to NARROW outputs               sums, fused with what comes before
+    learning, on a GPU                 `in` filled up with zeros to a multiple of FOUR: the fast kernels for
+                                       TensorFloat-32 take rows of 16 bytes at a time
+    on a GPU, nobody asks for          float32 in three parts by matrix units (`expansion`), where that pays: scores
+    gradients
 
-Of five members, 1024 rows and 518 inputs, a product and its gradients took 78 to 90 µs each, and 29 to 44 filled up
+Of five members, 1024 rows and 518 inputs, a product or one of its gradients took 78 to 90 µs, and 29 to 44 filled up
 (H200). An update in which such an ensemble is scored and learns took 1.05 ms, and 0.95 when scored in parts.
 """
 
@@ -38,7 +40,7 @@ def member_products(rows: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         return (_shared(rows, weight).unsqueeze(-1) * weight.unsqueeze(1)).sum(-2) + bias
     if rows.is_cuda and tf32_allowed():
         rows, weight = filled_up(rows, weight)
-    elif rows.is_cuda and not torch.is_grad_enabled() and worth_splitting(rows, weight.mT):
+    elif rows.is_cuda and not torch.is_grad_enabled() and worth_splitting(rows, _asked(rows, weight)):
         return by_parts(rows, weight, bias)
     return torch.bmm(_shared(rows, weight), weight) + bias
 
@@ -50,13 +52,18 @@ def filled_up(rows: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def by_parts(rows: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """The products of float32 factors that are split: `expanded` is b − 2 x·w, here of −x/2. Without gradients."""
-    asked, offset = weight.mT, bias.squeeze(-2)  # (K, out, in), (K, out)
+    """The products of float32 factors that are split: `expanded` is b − 2 x·w, here of −x/2. It has no gradients."""
+    assert not (torch.is_grad_enabled() and any(each.requires_grad for each in (rows, weight, bias)))
+    asked, offset = _asked(rows, weight), bias.squeeze(-2)  # (K, out)
     if rows.dim() == 3:
         return expanded(-rows / 2, asked, offset)
-    # What all members share is split once.
-    found: Tensor = expanded(-rows / 2, asked.flatten(0, 1), offset.flatten()).unflatten(-1, offset.shape)
+    found: Tensor = expanded(-rows / 2, asked, offset.flatten()).unflatten(-1, offset.shape)  # (B, K, out)
     return found.movedim(-2, 0)
+
+
+def _asked(rows: Tensor, weight: Tensor) -> Tensor:
+    """The weights (K, out, in); those of all members one below the other, where they share rows to be split once."""
+    return weight.mT if rows.dim() == 3 else weight.mT.flatten(0, 1)
 
 
 def _shared(rows: Tensor, weight: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import abc
 import contextlib
 from collections.abc import Iterator, Sequence
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import torch
 from torch import Generator, Tensor
@@ -75,6 +75,17 @@ def normal(shape: Sequence[int], rng: Rng, dtype: torch.dtype = torch.float32) -
     if isinstance(rng, Draws):
         return rng.normal(shape, dtype)
     return torch.randn(tuple(shape), generator=rng, device=rng.device, dtype=dtype)
+
+
+Kind: TypeAlias = Literal["uniform", "normal"]
+
+
+def rows_of(kind: Kind, shape: Sequence[int], rngs: Sequence[Generator], dtype: torch.dtype) -> Tensor:
+    """What each of these generators gives, (S, *shape)."""
+    if not rngs:
+        raise ValueError("no generators. Pass one for each seed.")
+    rows = [(uniform if kind == "uniform" else normal)(shape, each, dtype) for each in rngs]
+    return torch.stack(rows) if len(rows) > 1 else rows[0].unsqueeze(0)
 
 
 @contextlib.contextmanager

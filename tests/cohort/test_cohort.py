@@ -245,7 +245,11 @@ def test_what_cannot_be_stacked_is_named(made, preset, changes, said):
 
 
 @pytest.mark.parametrize(
-    ("preset", "seeds"), [pytest.param("nnm-urlb", SEEDS, marks=pytest.mark.slow), ("nnm-ensemble-urlb", SEEDS[:1])]
+    ("preset", "seeds"),
+    [
+        *(pytest.param(preset, SEEDS, marks=pytest.mark.slow) for preset in ("nnm-urlb", "nnm-ensemble-urlb")),
+        ("nnm-ensemble-urlb", SEEDS[:1]),
+    ],
 )
 def test_compiled_updates_are_the_plain_ones(made, monkeypatch, preset, seeds):
     """As torch.compile traces them, forward and backward; which kernels it makes of that is not asked here."""

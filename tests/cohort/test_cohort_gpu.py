@@ -22,34 +22,49 @@ LARGE = {
 }
 
 
+# Of how far a weight has moved: what rounding, which fused kernels do elsewhere, may make of nine steps of Adam.
+# Between plain and compiled on a CPU it is 0.03 at most; where nothing were learned it would be 1.
+APART = 0.25
+TOLD = {"intrinsic/raw_mean", "intrinsic/raw_std", "losses/intrinsic", "losses/critic_loss", "losses/actor_loss"}
+
+
+def assert_learned_alike(build, seeds):
+    """Nine updates, plain and captured: every weight moves, to the same place, and the same is told of it."""
+    plain, captured = ([build(seed, mode) for seed in seeds] for mode in ("plain", "graph"))
+    before = [{name: value.clone() for name, value in numbers(parts).items()} for parts in plain]
+    # Actions are random up to step 20, so that both learn from the same.
+    said = [trained(parts, 40) for parts in (plain, captured)]
+    for first, one, other in zip(before, plain, captured, strict=True):
+        for name, value in numbers(one).items():
+            apart, moved = (value - numbers(other)[name]).norm(), (value - first[name]).norm()
+            assert apart <= APART * moved, f"{name}: apart by {float(apart):.2e}, moved by {float(moved):.2e}"
+        assert any(not torch.equal(value, first[name]) for name, value in numbers(one).items())
+    for wanted, found in zip(*said, strict=True):
+        for one, other in zip(wanted, found, strict=True):
+            assert other.metrics.keys() == one.metrics.keys()
+            for name in one.metrics.keys() & TOLD:
+                assert other.metrics[name] == pytest.approx(one.metrics[name], rel=0.02, abs=1e-4), name
+    assert said[0][0][-1].metrics.keys() >= TOLD
+
+
 @pytest.mark.parametrize("seeds", [SEEDS, SEEDS[:1]])
 @pytest.mark.parametrize("preset", PRESETS)
 def test_captured_updates_are_the_plain_ones(made, preset, seeds):  # noqa: F811
-    plain, captured = (
-        [made(preset, seed, **GPU, **{"run.execution": mode}) for seed in seeds] for mode in ("plain", "graph")
-    )
-    # Actions are random up to step 20, so that both learn from the same: nine updates.
-    for parts in (plain, captured):
-        trained(parts, 40)
-    for one, other in zip(plain, captured, strict=True):
-        torch.testing.assert_close(numbers(other), numbers(one), rtol=2e-3, atol=2e-3)
+    assert_learned_alike(lambda seed, mode: made(preset, seed, **GPU, **{"run.execution": mode}), seeds)
 
 
 @pytest.mark.parametrize("seeds", [SEEDS, SEEDS[:1]])
 @pytest.mark.parametrize("preset", ["nnm-urlb", "nnm-ensemble-urlb"])
 def test_large_captured_updates_are_the_plain_ones(made, preset, seeds):  # noqa: F811
-    plain, captured = (
-        [made(preset, seed, **GPU, **LARGE, **{"run.execution": mode}) for seed in seeds] for mode in ("plain", "graph")
-    )
-    for parts in (plain, captured):
-        trained(parts, 40)
-    for one, other in zip(plain, captured, strict=True):
-        torch.testing.assert_close(numbers(other), numbers(one), rtol=1e-2, atol=1e-2)
+    assert_learned_alike(lambda seed, mode: made(preset, seed, **GPU, **LARGE, **{"run.execution": mode}), seeds)
 
 
 @pytest.mark.parametrize(
     ("preset", "overlap", "sizes"),
-    [("nnm-urlb", False, {}), ("nnm-urlb", True, {}), ("nnm-urlb", True, LARGE), ("nnm-ensemble-urlb", True, {})],
+    [
+        ("nnm-urlb", False, {}),
+        *((preset, True, sizes) for preset in ("nnm-urlb", "nnm-ensemble-urlb") for sizes in ({}, LARGE)),
+    ],
 )
 def test_a_captured_run_is_taken_up_to_the_same_bits(made, preset, overlap, sizes):  # noqa: F811
     changes = {**GPU, "run.execution": "graph", "agent.overlap": overlap, **sizes}

@@ -106,20 +106,25 @@ def test_other_draws_than_were_told_are_refused():
     told = asked(stacked, (4,)).draws
     with pytest.raises(RuntimeError, match=r"only within Stacked\.call"):
         uniform((4,), draw(told, generators(3)))
-    with pytest.raises(RuntimeError, match=r"draw 0 is .* the same always"):
+    with pytest.raises(RuntimeError, match=r"draw 0 is .* was asked for before"):
         stacked.call("draw", (5,), draw(told, generators(3)))
-    with pytest.raises(RuntimeError, match=r"draw 3 is .* where none was told"):
+    with pytest.raises(RuntimeError, match=r"draw 3 is .* only 3 were asked for before"):
         stacked.call("draw", (4,), draw(told[:3], generators(3)))
+    with pytest.raises(ValueError, match="one for each seed"):
+        draw(told, [])
     with pytest.raises(ValueError, match="size"):
         stacked.call("draw", (4,), draw(told, generators(2)))
     with pytest.raises(RuntimeError, match="random"):  # torch's own draws would be the same for nobody
         stacked.call(lambda module: module.weight + torch.rand(2))
 
 
-def test_numbers_are_handed_out_once():
+def test_numbers_are_handed_out_once_and_all_of_them():
     (told, *_), rows = asked(stack_modules([Drawing()]), (2,)).draws, torch.rand(2)
     drawn = Drawn([told], [rows])
+    with pytest.raises(RuntimeError, match="0 of 1 draws"):
+        drawn.finish()
     assert uniform((2,), drawn) is rows
+    drawn.finish()
     with pytest.raises(RuntimeError, match="draw 1 is"):
         uniform((2,), drawn)
 

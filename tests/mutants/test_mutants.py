@@ -126,12 +126,21 @@ MUTANTS = {
         "tests/cohort/test_cohort.py::test_each_seed_is_what_it_is_alone",
     ),
     "seeds draw from the first one's stream": Mutant(
-        "cohort/drawn.py", "(asked.shape, each, asked.dtype)", "(asked.shape, generators[0], asked.dtype)",
-        "tests/cohort/test_drawn.py",
+        "rng.py", "(shape, each, dtype) for each in", "(shape, rngs[0], dtype) for _ in", "tests/cohort/test_drawn.py",
     ),
     "seeds roll the first one's dice": Mutant(
-        "cohort/dice.py", "each, dtype) for each in", "self._generators[0], dtype) for _ in",
-        "tests/cohort/test_dice.py",
+        "rng.py", "(shape, each, dtype) for each in", "(shape, rngs[0], dtype) for _ in", "tests/cohort/test_dice.py",
+    ),
+    "a loss may draw otherwise than it was told to": Mutant(
+        "cohort/drawn.py", "if self.draws[place] != asked:", "if False:", "tests/cohort/test_drawn.py",
+    ),
+    "members that share rows are scored in each other's place": Mutant(
+        "member_products.py", "return found.movedim(-2, 0)", "return found.movedim(-2, 0).flip(0)",
+        "tests/unit/test_member_products.py",
+    ),
+    "a part of a product has the wrong sign": Mutant(
+        "member_products.py", "expanded(-rows / 2, asked, offset)", "expanded(rows / 2, asked, offset)",
+        "tests/unit/test_member_products.py",
     ),
     "dice are put down where they were taken up": Mutant(
         "cohort/dice_kernel.py", "offset + 4)", "offset)", "tests/cohort/test_dice.py",

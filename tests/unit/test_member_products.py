@@ -66,6 +66,22 @@ def test_gradients_pass_through_what_was_filled_up():
         torch.testing.assert_close(one.grad, other.grad)
 
 
+def test_parts_refuse_what_they_would_cut_off():
+    x, weight, bias = made(2, 3, 6, 4, shared=True)
+    with pytest.raises(AssertionError):
+        by_parts(x, weight.requires_grad_(), bias)
+    with torch.no_grad():
+        by_parts(x, weight, bias)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_parts_of_several_seeds(shared):
+    several = [torch.stack([each, 2 * each]) for each in made(3, 4, 5, 6, shared)]
+    found = torch.func.vmap(by_parts)(*several)
+    for seed in range(2):
+        torch.testing.assert_close(found[seed], by_hand(*(each[seed] for each in several)))
+
+
 @pytest.mark.parametrize(
     ("rows", "memory", "dtype", "pays"),
     [

@@ -13,15 +13,14 @@ or looks at its state does so after `put_down`, which waits for the device.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Literal, TypeAlias, final
+from typing import final
 
 import torch
 from torch import Generator, Tensor
 
-from intrigue.rng import normal, uniform
+from intrigue.rng import Kind, rows_of
 from intrigue.triton_there import triton_works
 
-Kind: TypeAlias = Literal["uniform", "normal"]
 DTYPES = {"uniform": torch.float64, "normal": torch.float32}
 
 
@@ -65,9 +64,7 @@ class Dice:
         """The next numbers, (S, *shape)."""
         dtype = DTYPES[self._kind]
         if self._states is None:
-            draw = uniform if self._kind == "uniform" else normal
-            rows = [draw(self._shape, each, dtype) for each in self._generators]
-            return torch.stack(rows) if len(rows) > 1 else rows[0].unsqueeze(0)
+            return rows_of(self._kind, self._shape, self._generators, dtype)
         assert self._taken, "dice must be taken up before they are rolled"
         from intrigue.cohort import dice_kernel  # Triton is optional, and slow to import.
 

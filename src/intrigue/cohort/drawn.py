@@ -13,21 +13,21 @@ which the generators are registered.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple, final
+from typing import NamedTuple, final
 
 import torch
 from torch import Generator, Tensor
 from torch.utils import _pytree as pytree
 
-from intrigue.rng import Draws, normal, uniform
+from intrigue.rng import Draws, Kind, rows_of
 
-FUNCTIONS = {"uniform": uniform, "normal": normal}
+SAME = "A loss must draw the same every time."
 
 
 class Draw(NamedTuple):
     """One draw of one seed."""
 
-    kind: Literal["uniform", "normal"]
+    kind: Kind
     shape: tuple[int, ...]
     dtype: torch.dtype
 
@@ -69,11 +69,17 @@ class Drawn(Draws):
         """Standard normal numbers."""
         return self._given(Draw("normal", tuple(shape), dtype))
 
+    def finish(self) -> None:
+        """Stop if numbers were drawn that nobody asked for: the generators are further on than a lone run's."""
+        if self._next < len(self.draws):
+            raise RuntimeError(f"{self._next} of {len(self.draws)} draws were asked for. {SAME}")
+
     def _given(self, asked: Draw) -> Tensor:
         place, self._next = self._next, self._next + 1
-        if place >= len(self.draws) or self.draws[place] != asked:
-            expected = self.draws[place] if place < len(self.draws) else "none"
-            raise RuntimeError(f"draw {place} is {asked}, where {expected} was told. A loss must draw the same always.")
+        if place >= len(self.draws):
+            raise RuntimeError(f"draw {place} is {asked}, but only {len(self.draws)} were asked for before. {SAME}")
+        if self.draws[place] != asked:
+            raise RuntimeError(f"draw {place} is {asked}, where {self.draws[place]} was asked for before. {SAME}")
         if self.numbers[place].shape != asked.shape:
             raise RuntimeError("seeds draw together only within Stacked.call, each its own numbers.")
         return self.numbers[place]
@@ -81,12 +87,7 @@ class Drawn(Draws):
 
 def draw(draws: Sequence[Draw], generators: Sequence[Generator]) -> Drawn:
     """What each seed's generator gives for these draws, in their order."""
-    return Drawn(draws, [_rows(each, generators) for each in draws])
-
-
-def _rows(asked: Draw, generators: Sequence[Generator]) -> Tensor:
-    rows = [FUNCTIONS[asked.kind](asked.shape, each, asked.dtype) for each in generators]
-    return torch.stack(rows) if len(rows) > 1 else rows[0].unsqueeze(0)
+    return Drawn(draws, [rows_of(each.kind, each.shape, generators, each.dtype) for each in draws])
 
 
 def _flatten(drawn: Drawn) -> tuple[list[Tensor], tuple[Draw, ...]]:

@@ -23,7 +23,7 @@ from intrigue.agents.ddpg import DDPG, Rows
 from intrigue.beside import Beside
 from intrigue.cohort.descent import Descent
 from intrigue.cohort.dice import Dice
-from intrigue.cohort.drawn import Asked, Draw, draw
+from intrigue.cohort.drawn import Asked, Draw, Drawn, draw
 from intrigue.cohort.shelf import Shelves
 from intrigue.cohort.stack import Stacked, fuse_for_seeds, stack_modules
 from intrigue.curiosity import Curiosity, Mixed
@@ -142,10 +142,8 @@ class Update:
             noise = self._noise.roll()
         with torch.no_grad(), exact_float32():
             batch, extras = self._shelves.draw(self._chance.roll())
-        with Beside(self._branches["bonus"]) as preparing, torch.no_grad(), exact_float32():
             prepared = self._prepare(batch)
         with Beside(self._branches["score"]) as scoring, torch.no_grad(), exact_float32():
-            preparing.wait()
             raw, parts, mixed = self._judge(batch, prepared)
         drawing.wait()
         with torch.no_grad(), fast_float32():
@@ -205,8 +203,9 @@ class Update:
 
         They are read by the score, and so must not move before it is there.
         """
-        loss = torch.zeros_like(like)
-        if self._bonus is not None:
+        if self._bonus is None:
+            loss = torch.zeros_like(like)
+        else:
             loss = self._bonus.slope(prepared, draw(self._bonus_draws, self._bonus_streams))
         scoring.wait()
         if self._bonus is not None:
@@ -275,6 +274,8 @@ def _named(stacked: Stacked, prefix: str) -> list[Tensor]:
 
 def _bonus_loss(curiosity: Curiosity, batch: Prepared, rng: Rng) -> tuple[Tensor, Tensor]:
     loss = curiosity.reward.loss(batch, rng)
+    if isinstance(rng, Drawn):
+        rng.finish()
     return loss, loss
 
 
