@@ -11,7 +11,7 @@ from study_rows import rows_of, table_of
 
 from intrigue.cli import main
 from intrigue.config import resolve
-from intrigue.studies.atari_study import METHODS, NOMINAL_STEPS, SMOKE_GAMES, Variant, layer_of
+from intrigue.studies.atari_study import METHODS, NOMINAL_STEPS, SMOKE, Variant, layer_of
 from intrigue.studies.engine import make_plan
 from intrigue.studies.recheck import recheck_table2, recheck_table3
 from intrigue.studies.registry import STUDIES
@@ -41,7 +41,7 @@ def test_every_plan_is_within_its_budget(study, tmp_path):
         if rung == "hour":
             total = len(arms) * budget.seeds * budget.steps
             assert 0.9 * 54e6 < total <= 54.5e6, "an hour at 15,000 steps a second"
-    assert plan.rungs["smoke"].games == SMOKE_GAMES, "of others no episode ends so soon"
+    assert plan.rungs["smoke"].games == SMOKE.games, "of others no episode ends so soon"
     assert (plan.budgets["full"].steps, plan.budgets["full"].seeds) == (NOMINAL_STEPS, 3)
     jobs = make_plan(plan, plan.budgets["smoke"], tmp_path)
     assert 3 <= len({job.folder for job in jobs}) == len(jobs) <= 6, "one game, one seed, no other rung"

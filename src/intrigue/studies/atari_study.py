@@ -27,8 +27,6 @@ from intrigue.studies.curves import EVERY, Curve, export, gathered, read
 from intrigue.studies.results import SMALL, Results, results_of, write_scores
 
 NOMINAL_STEPS = 100_000_000  # DIS run.py num_timesteps; the paper says only that it follows those settings
-# Ours: a few games of Breakout; of Space Invaders or Gopher not one ends so soon.
-SMOKE_GAMES, SMOKE_STEPS = ("Breakout",), 2_048
 # Ours: one short rollout of random steps, one pass over each that follows.
 SMOKE_CHANGES = {
     "curiosity.warmup_steps": 512,
@@ -51,6 +49,10 @@ class Rung:
     def budget(self, name: str) -> Budget:
         """One run at a time: a full-sized run takes all cores for its emulators."""
         return Budget(steps=self.steps, seeds=self.seeds, rung=name, jobs=1)
+
+
+# Ours: a few games of Breakout; of Space Invaders or Gopher not one ends so soon.
+SMOKE = Rung(("Breakout",), 2_048, 1)
 
 
 @dataclass(frozen=True)

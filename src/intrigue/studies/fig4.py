@@ -10,16 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, final
 
-from intrigue.studies.atari_study import (
-    NOMINAL_STEPS,
-    SMOKE_GAMES,
-    SMOKE_STEPS,
-    AtariStudy,
-    Rung,
-    Variant,
-    budgets_of,
-    common_words,
-)
+from intrigue.studies.atari_study import NOMINAL_STEPS, SMOKE, AtariStudy, Rung, Variant, budgets_of, common_words
 from intrigue.studies.base import SCORE_COLUMNS, Budget, Conclusion, Row, Verdict
 from intrigue.studies.curve_names import Name
 from intrigue.studies.judging import difference, figure, ordered, span
@@ -33,7 +24,7 @@ GAMES = (*NAMED_GAMES, "Breakout", "Jamesbond", "Krull", "UpNDown")
 OURS = Name("nnm-atari")
 RIVALS = (Name("disagreement-atari"), Name("icm-atari"), Name("rnd-atari"))
 RUNGS = {
-    "smoke": Rung(SMOKE_GAMES, SMOKE_STEPS, 1),
+    "smoke": SMOKE,
     "hour": Rung(GAMES, 137 * 16_384, 1),  # 24 runs of 2.2M steps
     "full": Rung(GAMES, NOMINAL_STEPS, 3),
 }

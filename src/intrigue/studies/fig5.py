@@ -10,16 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, final
 
-from intrigue.studies.atari_study import (
-    NOMINAL_STEPS,
-    SMOKE_GAMES,
-    SMOKE_STEPS,
-    AtariStudy,
-    Rung,
-    Variant,
-    budgets_of,
-    common_words,
-)
+from intrigue.studies.atari_study import NOMINAL_STEPS, SMOKE, AtariStudy, Rung, Variant, budgets_of, common_words
 from intrigue.studies.base import SCORE_COLUMNS, Budget, Conclusion, Row
 from intrigue.studies.curve_names import Name
 from intrigue.studies.judging import figure, ordered, span, spread_difference
@@ -33,7 +24,7 @@ OURS = Name("nnm-atari-int-ext")
 RIVALS = (Name("disagreement-atari-int-ext"), Name("icm-atari-int-ext"), Name("rnd-atari-int-ext"))
 CONTROL = Name("none-atari")  # the score alone: what every bonus has to add to
 RUNGS = {
-    "smoke": Rung(SMOKE_GAMES, SMOKE_STEPS, 1),
+    "smoke": SMOKE,
     "hour": Rung(GAMES, 219 * 16_384, 1),  # 15 runs of 3.6M steps
     "full": Rung(GAMES, NOMINAL_STEPS, 3),
 }

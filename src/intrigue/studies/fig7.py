@@ -14,13 +14,13 @@ Noise is drawn once for all members of an ensemble, on what the models are given
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, final
 
 from intrigue.studies.atari_study import (
     METHODS,
     NOMINAL_STEPS,
-    SMOKE_GAMES,
-    SMOKE_STEPS,
+    SMOKE,
     AtariStudy,
     Rung,
     Variant,
@@ -47,9 +47,7 @@ CLAIMS: Mapping[str, Mapping[str, bool | None]] = {
 }
 WORDS = {True: "loses", False: "gains", None: "-"}
 RUNGS = {
-    "smoke": Rung(
-        SMOKE_GAMES, SMOKE_STEPS, 1, skipped=[Variant(name.preset, RELATIVE).name for name in METHODS.values()]
-    ),
+    "smoke": replace(SMOKE, skipped=[Variant(name.preset, RELATIVE).name for name in METHODS.values()]),
     "hour": Rung(GAMES, 122 * 16_384, 1),  # 27 runs of 2.0M steps
     "full": Rung(GAMES, NOMINAL_STEPS, 3),
 }

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, final
 
-from intrigue.studies.atari_study import NOMINAL_STEPS, SMOKE_GAMES, SMOKE_STEPS, Rung, budgets_of
+from intrigue.studies.atari_study import NOMINAL_STEPS, SMOKE, Rung, budgets_of
 from intrigue.studies.base import Budget, Conclusion
 from intrigue.studies.paper_atari import CLAIMED_26, GAMES_26, Claim
 from intrigue.studies.recheck import recheck_table2
@@ -19,7 +19,7 @@ from intrigue.studies.score_study import ScoreStudy
 # Ours: three games that carry the paper's mean, and one in which NNM loses.
 SOME_GAMES = ("Breakout", "Jamesbond", "Gopher", "BankHeist")
 RUNGS = {
-    "smoke": Rung(SMOKE_GAMES, SMOKE_STEPS, 1),
+    "smoke": SMOKE,
     "hour": Rung(SOME_GAMES, 275 * 16_384, 1),  # 12 runs of 4.5M steps
     "full": Rung(GAMES_26, NOMINAL_STEPS, 3),
 }
