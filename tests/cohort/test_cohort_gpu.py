@@ -29,7 +29,7 @@ TOLD = {"intrinsic/raw_mean", "intrinsic/raw_std", "losses/intrinsic", "losses/c
 
 
 def assert_learned_alike(build, seeds):
-    """Nine updates, plain and captured: every weight moves, to the same place, and the same is told of it."""
+    """Nine updates, plain and captured: weights move, to the same place, and the same is told of them."""
     plain, captured = ([build(seed, mode) for seed in seeds] for mode in ("plain", "graph"))
     before = [{name: value.clone() for name, value in numbers(parts).items()} for parts in plain]
     # Actions are random up to step 20, so that both learn from the same.

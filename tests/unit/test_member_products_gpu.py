@@ -6,7 +6,6 @@ import pytest
 import torch
 from test_member_products import made
 
-from intrigue import expansion_kernel
 from intrigue.member_products import member_products
 from intrigue.precision import exact_float32, fast_float32
 
@@ -19,6 +18,8 @@ ROUNDING = {exact_float32: 2**-18, fast_float32: 2**-12}
 @pytest.fixture
 def splits(monkeypatch):
     """How often factors were split."""
+    from intrigue import expansion_kernel  # Triton is slow to import, and here only for a GPU.
+
     seen, split = [], expansion_kernel.split
     monkeypatch.setattr(expansion_kernel, "split", lambda *given: (seen.append(1), split(*given))[1])
     return seen
