@@ -31,7 +31,7 @@ from intrigue.triton_there import triton_works
 
 LEAST = 256  # rows, candidates and numbers of each: of fewer, splitting takes longer than it saves
 DEEPEST = 4096  # numbers of a row, which one program holds
-MOST_ELEMENTS = 1 << 24  # numbers of either factor once it is split, of each seed and member: 64 MiB
+MOST_ELEMENTS = 1 << 24  # numbers of either factor once it is split, of one of those in front: 64 MiB
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"  # Triton's kernels as Python, on a CPU
 
 _LIBRARY = library.Library("intrigue", "FRAGMENT")

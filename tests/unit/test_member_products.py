@@ -85,9 +85,10 @@ def test_parts_of_several_seeds(shared):
 @pytest.mark.parametrize(
     ("rows", "memory", "dtype", "pays"),
     [
-        ((1024, 518), (5, 1024, 518), torch.float32, True),
+        ((1024, 518), (5 * 1024, 518), torch.float32, True),
+        ((1024, 518), (11 * 1024, 518), torch.float32, False),  # eleven members that share their rows
         ((5, 1024, 1030), (5, 512, 1030), torch.float32, True),
-        ((1024, 518), (5, 1024, 518), torch.float64, False),
+        ((1024, 518), (5 * 1024, 518), torch.float64, False),
         ((255, 518), (5, 1024, 518), torch.float32, False),
         ((1024, 518), (5, 6, 518), torch.float32, False),
         ((1024, 24), (5, 1024, 24), torch.float32, False),
