@@ -28,6 +28,7 @@ class Case(NamedTuple):
     dy: torch.Tensor
     exact: bool = True
     mapped: tuple[int | None, ...] | None = None  # axes of `given` that are mapped
+    low: bool = False  # y in bfloat16, and dy, which must be its numbers
 
 
 def random_case(rows, inputs, outputs, *, exact=True, seed=0, lead=()):
@@ -64,6 +65,8 @@ def cases():
         three = random_case(20, 7, 64, seed=5, lead=(3,))
         mapped = tuple(each if dim is not None else each[0] for each, dim in zip(three.given, dims, strict=True))
         found[f"mapped {name}"] = Case(mapped, three.dy, mapped=dims)
+    for name in ("7 5 512", "widest", "apart", "mapped all"):
+        found[f"low, {name}"] = found[name]._replace(dy=found[name].dy.bfloat16().float(), low=True)
     (x, *rest), dy, *_ = random_case(20, 7, 64, seed=6, lead=(3,))
     found["mapped inner axis"] = Case((x.movedim(0, 1).contiguous(), *rest), dy, False, (1, 0, 0, 0, 0))
     return found
@@ -74,10 +77,10 @@ def computed(case, device="cpu"):
     given = [each.to(device).detach().requires_grad_() for each in case.given]
 
     def one(*each):
-        return TRUNK(*each, EPS, case.exact)
+        return TRUNK(*each, EPS, case.exact, case.low)
 
     y = one(*given) if case.mapped is None else torch.func.vmap(one, in_dims=case.mapped)(*given)
-    gradients = torch.autograd.grad(y, given, case.dy.to(device))
+    gradients = torch.autograd.grad(y, given, case.dy.to(device, y.dtype))
     return {name: each.detach().cpu() for name, each in zip(NAMES, (y, *gradients), strict=True)}
 
 
@@ -107,7 +110,7 @@ def one_by_one(case):
         [each] * seeds if dim is None else list(each.unbind(dim))
         for each, dim in zip(case.given, case.mapped, strict=True)
     ]
-    return [Case(tuple(part[s] for part in parts), case.dy[s], case.exact) for s in range(seeds)]
+    return [Case(tuple(part[s] for part in parts), case.dy[s], case.exact, None, case.low) for s in range(seeds)]
 
 
 def expected(case):

@@ -3,9 +3,10 @@
 Bonuses are scored exactly: the spread that lower precision adds to an ensemble's predictions, about 1e-3, is the size
 of what is measured. Learning may be fast: gradients carry more noise than that. A CPU knows no TensorFloat-32.
 
-`wide_products` are those of an agent's hidden layers, and of the models that train an encoding: nearly all of what
-URLB's networks compute. While learning they may take bfloat16 (`run.products`): factors and results are rounded to it,
-sums are not. Weights, moments, an agent's first and last layers, losses, values, acting and scoring are float32.
+Wide products are those of an agent's hidden layers, and of the models that train an encoding: nearly all of what URLB's
+networks compute. While learning they may take bfloat16 (`run.products`): factors and results are rounded to it, and
+what a critic's heads tell the layer below them; sums within a product are not. Weights, moments, an agent's first and
+last layers, losses, values, acting and scoring are float32.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from collections.abc import Iterator
 from typing import Any, Literal
 
 import torch
-from torch import Tensor
 
 Products = Literal["float32", "bfloat16"]
 
@@ -51,13 +51,6 @@ def use_products(wanted: Products) -> None:
 def takes_bfloat16() -> bool:
     """Whether wide products are in bfloat16 now."""
     return _NOW.bfloat16 and _NOW.learning
-
-
-def wide_products(rows: Tensor) -> contextlib.AbstractContextManager[Any]:
-    """Within it, linear layers over such rows multiply in what was chosen for wide products."""
-    if takes_bfloat16():
-        return torch.autocast(rows.device.type, torch.bfloat16)
-    return contextlib.nullcontext()  # not an autocast that is off: it would switch off one that a caller has on
 
 
 @contextlib.contextmanager

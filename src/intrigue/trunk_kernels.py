@@ -10,9 +10,10 @@ Given ∂y, with every mean over the H of a row (Ba et al. 2016, arXiv:1607.0645
     ∂p = (g ∂z − mean(g ∂z) − n · mean(g ∂z n)) / √(var p + ε)
     ∂g = Σ ∂z n,   ∂s = Σ ∂z,   ∂b = Σ ∂p     over the rows, here of one program each
 
-One program holds some rows whole in registers, so that means need no second pass over memory. p is computed again for
-the gradient: with K of some dozens that takes less time than reading it. Nothing is added across programs: what they
-sum up is written side by side, so that two runs agree to the bit.
+One program holds some rows whole in registers, so that means need no second pass over memory. p and y are computed
+again for the gradient: with K of some dozens that takes less time than reading them. Nothing is added across programs:
+what they sum up is written side by side, so that two runs agree to the bit. y is written, and ∂y read, in the type that
+they have, float32 or bfloat16.
 
 Rows and weights of seed s begin s · (their stride) behind the first; a stride of 0 shows all seeds the same.
 """
@@ -22,6 +23,7 @@ Rows and weights of seed s begin s · (their stride) behind the first; a stride 
 
 from __future__ import annotations
 
+import torch
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -39,6 +41,14 @@ TWO_LOG2_E = tl.constexpr(2.8853900817779268)  # 2 / ln 2: exp(2z) as a power of
 def _tanh(z):
     """Off by less than 1e-6, absolutely. Of large z the power is infinite or 0, and the quotient 0 or 2."""
     return 1.0 - 2.0 / (1.0 + tl.exp2(z * TWO_LOG2_E))
+
+
+@triton.jit
+def _rounded(x):
+    """To bfloat16's numbers, the nearest, of two the even one: a GPU does so by itself, the interpreter cuts off."""
+    bits = x.to(tl.int32, bitcast=True)
+    nearest = (bits + 0x7FFF + ((bits >> 16) & 1)) & -0x10000
+    return tl.where(x == x, nearest.to(tl.float32, bitcast=True), x)
 
 
 @triton.jit
@@ -89,12 +99,15 @@ def _forward(
     g = tl.load(gain + seed * stride_g + unit)
     s = tl.load(shift + seed * stride_s + unit)
     place = (seed * count + row)[:, None] * H + unit[None, :]
-    tl.store(y + place, _tanh(n * g[None, :] + s[None, :]), mask=row[:, None] < count)
+    out = _tanh(n * g[None, :] + s[None, :])
+    if y.dtype.element_ty == tl.bfloat16:
+        out = _rounded(out)
+    tl.store(y + place, out, mask=row[:, None] < count)
 
 
 @triton.jit
 def _backward(
-    dy, y, x, weight, bias, gain, dp, sums, count, eps, stride_x, stride_w, stride_b, stride_g,
+    dy, x, weight, bias, gain, shift, dp, sums, count, eps, stride_x, stride_w, stride_b, stride_g, stride_s,
     K: tl.constexpr, CHUNK: tl.constexpr, H: tl.constexpr, ROWS: tl.constexpr, PRECISION: tl.constexpr,
     SUMS: tl.constexpr,
 ):  # fmt: skip
@@ -109,15 +122,16 @@ def _backward(
         x + seed * stride_x, weight + seed * stride_w, bias + seed * stride_b, row, unit, count, eps,
         K, CHUNK, H, PRECISION,
     )  # fmt: skip
+    gains = gain + seed * stride_g + unit
+    y = _tanh(n * tl.load(gains)[None, :] + tl.load(shift + seed * stride_s + unit)[None, :])
     # Of rows that do not exist dz is 0, and so is all that follows from them.
-    out = tl.load(y + place, mask=inside, other=0.0)
-    dz = tl.load(dy + place, mask=inside, other=0.0) * (1.0 - out * out)
+    dz = tl.load(dy + place, mask=inside, other=0.0).to(tl.float32) * (1.0 - y * y)
     # (programs of a seed, 3, H) of each seed
     mine = sums + ((seed * tl.num_programs(0) + block) * 3) * H + unit
     if SUMS:
         tl.store(mine, tl.sum(dz * n, 0))
         tl.store(mine + H, tl.sum(dz, 0))
-    dn = dz * tl.load(gain + seed * stride_g + unit)[None, :]
+    dn = dz * tl.load(gains)[None, :]  # once more: kept from above it would spill
     along = tl.sum(dn * n, 1, keep_dims=True) / H
     moved = (dn - tl.sum(dn, 1, keep_dims=True) / H - n * along) * scale
     tl.store(dp + place, moved, mask=inside)
@@ -135,12 +149,15 @@ def shared_bytes(width_out: int) -> int:
     return 4 * (2 * CHUNK * (width_out + ROWS) + 1024)
 
 
-def forward(x: Tensor, weight: Tensor, bias: Tensor, gain: Tensor, shift: Tensor, eps: float, exact: bool) -> Tensor:
+def forward(
+    x: Tensor, weight: Tensor, bias: Tensor, gain: Tensor, shift: Tensor, eps: float, exact: bool, dtype: torch.dtype
+) -> Tensor:
     """y (S, B, H) of x (S, B, K), weight (S, H, K) and the others (S, H); or all without S."""
     if x.dim() == 2:
-        return forward(*(each.unsqueeze(0) for each in (x, weight, bias, gain, shift)), eps, exact).squeeze(0)
+        alone = (each.unsqueeze(0) for each in (x, weight, bias, gain, shift))
+        return forward(*alone, eps, exact, dtype).squeeze(0)
     seeds, count, _ = x.shape
-    y = x.new_empty(seeds, count, weight.shape[1])
+    y = x.new_empty(seeds, count, weight.shape[1], dtype=dtype)
     if y.numel():
         given = [_in_order(each) for each in (x, weight, bias, gain, shift)]
         strides = [each.stride(0) for each in given]
@@ -151,29 +168,29 @@ def forward(x: Tensor, weight: Tensor, bias: Tensor, gain: Tensor, shift: Tensor
 
 def backward(
     dy: Tensor,
-    y: Tensor,
     x: Tensor,
     weight: Tensor,
     bias: Tensor,
     gain: Tensor,
+    shift: Tensor,
     eps: float,
     exact: bool,
     wants_sums: bool,
 ) -> tuple[Tensor, Tensor]:
     """∂p (S, B, H), and each program's sums of ∂g, ∂s and ∂b (S, programs, 3, H); no programs if nobody wants them."""
     if x.dim() == 2:
-        alone = (each.unsqueeze(0) for each in (dy, y, x, weight, bias, gain))
+        alone = (each.unsqueeze(0) for each in (dy, x, weight, bias, gain, shift))
         dp, sums = backward(*alone, eps, exact, wants_sums)
         return dp.squeeze(0), sums.squeeze(0)
     seeds, count, _ = x.shape
     blocks = triton.cdiv(count, rows_of(exact))
-    dp = x.new_empty(y.shape)
+    dp = x.new_empty(dy.shape)
     sums = x.new_empty(seeds, blocks if wants_sums else 0, 3, weight.shape[1])
-    if y.numel():
-        given = [_in_order(each) for each in (x, weight, bias, gain)]
+    if dp.numel():
+        given = [_in_order(each) for each in (x, weight, bias, gain, shift)]
         strides = [each.stride(0) for each in given]
         _backward[blocks, seeds](
-            dy.contiguous(), y.contiguous(), *given, dp, sums, count, eps, *strides,
+            dy.contiguous(), *given, dp, sums, count, eps, *strides,
             SUMS=wants_sums, **_constants(weight, exact),
         )  # fmt: skip
     return dp, sums

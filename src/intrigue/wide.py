@@ -3,6 +3,8 @@
     y = x Wᵀ + b         x (B, K), W (H, K); factors and the product in bfloat16, the bias added in float32
     ∂x = ∂y W            ∂W = ∂yᵀ x
 
+`wide_members` is the same of K layers over rows that all of them share.
+
 The product is an operator of its own for the sake of its gradient. Of several seeds together torch computes ∂W as the
 transpose of xᵀ ∂y, and then copies all of it into the layout of W: 70 µs for eight seeds of 1024 × 1024 (H200).
 K is filled up with zeros to a multiple of EIGHT: a GPU's fast kernels take rows of 16 bytes at a time, others took
@@ -18,6 +20,7 @@ from torch import Tensor, library, nn
 from torch.nn import functional
 
 from intrigue.mapped import axis_first
+from intrigue.networks import EnsembleLinear
 from intrigue.precision import takes_bfloat16
 
 EIGHT = 8  # numbers of bfloat16 in 16 bytes
@@ -27,15 +30,25 @@ _LIBRARY.define("wide_product(Tensor x, Tensor weight) -> Tensor")
 
 
 def wide_linear(layer: nn.Module, rows: Tensor) -> Tensor:
-    """What the layer, which must have a bias, gives for rows (..., K), in their type."""
+    """What the layer, which must have a bias, gives for rows (..., K) of its type or already rounded; in its type."""
     assert isinstance(layer, nn.Linear)
     if rows.dim() < 2 or not takes_bfloat16():
         plain: Tensor = layer(rows)
         return plain
     spare = -layer.in_features % EIGHT
     factors = (functional.pad(each, (0, spare)).bfloat16() for each in (rows.flatten(0, -2), layer.weight))
-    product: Tensor = PRODUCT(*factors).to(rows.dtype).unflatten(0, rows.shape[:-1])
+    product: Tensor = PRODUCT(*factors).to(layer.bias.dtype).unflatten(0, rows.shape[:-1])
     return product + layer.bias
+
+
+def wide_members(layer: EnsembleLinear, rows: Tensor) -> Tensor:
+    """(B, in), shared by K members, -> (K, B, out) in the layer's type."""
+    if not takes_bfloat16():
+        plain: Tensor = layer(rows)
+        return plain
+    # Rounded before they are shared: one copy for all.
+    shared = rows.bfloat16().expand(len(layer.weight), -1, -1)
+    return torch.bmm(shared, layer.weight.bfloat16()).to(layer.bias.dtype) + layer.bias
 
 
 def _product(x: Tensor, weight: Tensor) -> Tensor:

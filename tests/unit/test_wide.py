@@ -7,8 +7,9 @@ import torch
 from torch import nn
 
 from intrigue.cohort.stack import stack_modules
+from intrigue.networks import EnsembleLinear
 from intrigue.precision import exact_float32, fast_float32
-from intrigue.wide import PRODUCT, wide_linear
+from intrigue.wide import PRODUCT, wide_linear, wide_members
 
 
 def rounded(tensor):
@@ -88,3 +89,43 @@ def test_gradients_of_the_product_alone():
     x = torch.randn(2, 4, 8, dtype=torch.float64, requires_grad=True)
     weight = torch.randn(2, 3, 8, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(PRODUCT, (x, weight))
+
+
+def test_rows_that_are_rounded_already_are_taken_as_they_are(bfloat16):
+    layer, rows = layer_and_rows(8, 6)
+    with fast_float32():
+        found, wanted = wide_linear(layer, rows.bfloat16()), wide_linear(layer, rows)
+    assert found.dtype == torch.float32
+    assert torch.equal(found, wanted)
+
+
+def members_and_rows():
+    torch.manual_seed(4)
+    layer = EnsembleLinear(2, 6, 5)
+    nn.init.normal_(layer.bias)
+    return layer, torch.randn(7, 6, requires_grad=True)
+
+
+def test_members_and_their_gradients(bfloat16):
+    layer, rows = members_and_rows()
+    up = torch.randn(2, 7, 5)
+    with fast_float32():
+        out = wide_members(layer, rows)
+        out.backward(up)
+    x, w, g = rounded(rows), rounded(layer.weight), rounded(up)
+    assert out.shape == (2, 7, 5) and out.dtype == torch.float32
+    torch.testing.assert_close(out.detach().double(), x @ w + layer.bias.detach().double(), rtol=1e-2, atol=1e-2)
+    torch.testing.assert_close(rows.grad.double(), (g @ w.mT).sum(0), rtol=1e-2, atol=2e-2)
+    torch.testing.assert_close(layer.weight.grad.double(), x.mT @ g, rtol=1e-2, atol=2e-2)
+    torch.testing.assert_close(layer.bias.grad, up.sum(1, keepdim=True))
+    assert layer.weight.grad.is_contiguous()
+
+
+def test_members_outside_of_learning_are_the_layers_own(bfloat16):
+    layer, rows = members_and_rows()
+    assert torch.equal(wide_members(layer, rows), layer(rows))
+    with fast_float32():
+        rough = wide_members(layer, rows)
+        with exact_float32():
+            assert torch.equal(wide_members(layer, rows), layer(rows))
+    assert not torch.equal(rough, layer(rows))

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from intrigue.networks import EnsembleLinear, init_orthogonal, mlp
-from intrigue.precision import wide_products
+from intrigue.precision import takes_bfloat16
 from intrigue.trunk import Trunk
-from intrigue.wide import wide_linear
+from intrigue.wide import wide_linear, wide_members
 
 
 class Actor(nn.Module):
@@ -30,7 +30,7 @@ class Actor(nn.Module):
 
     def forward(self, obs: Tensor, skill: Tensor) -> Tensor:
         """(B, S), (B, K) -> (B, A)."""
-        seen = self.trunk(torch.cat([obs, skill], -1))
+        seen = self.trunk(torch.cat([obs, skill], -1), low=takes_bfloat16())
         mean: Tensor = self.policy[2](wide_linear(self.policy[0], seen).relu())
         return mean.tanh()
 
@@ -52,10 +52,8 @@ class TwinCritic(nn.Module):
 
     def forward(self, obs: Tensor, skill: Tensor, action: Tensor) -> Tensor:
         """(B, S), (B, K), (B, A) -> (2, B)."""
-        seen = self.trunk(torch.cat([obs, skill, action], -1))
-        with wide_products(seen):
-            hidden = self.hidden(seen.expand(2, -1, -1))
-        both: Tensor = self.out(hidden.to(seen.dtype).relu())  # (2, B, 1 or K)
+        seen = self.trunk(torch.cat([obs, skill, action], -1), low=takes_bfloat16())
+        both: Tensor = self.out(wide_members(self.hidden, seen).relu())  # (2, B, 1 or K)
         return (both * skill).sum(-1) if self.successor else both.squeeze(-1)
 
 
