@@ -45,7 +45,7 @@ NOTED = (
 PART = "intrinsic/part/"
 # Of work that could run at the same time a GPU takes first what has the lower number: what the critic waits for.
 RANK = -1
-RANKS = {"looks": RANK - 1, "score": RANK - 1, "values": RANK, "actions": 0, "bonus": 0}
+RANKS = {"looks": RANK - 1, "inputs": RANK - 1, "score": RANK - 1, "values": RANK, "actions": 0, "bonus": 0}
 
 
 @final
@@ -130,7 +130,7 @@ class Update:
     def _once(self) -> None:
         """Branches that wait for nothing of each other run beside each other:
 
-        draw ─┬─ score ──────────────────────────────────────┬─► critic steps ─┬─► actor steps
+        draw ─┬─ what the bonus looks at ─ score ────────────┬─► critic steps ─┬─► actor steps
               └─ next actions ─┬─ their values ──────────────┤                 ├─ target follows
                                ├─ values ────────────────────┘                 │
                                ├─ actions that the actor proposes ─────────────┘
@@ -142,8 +142,10 @@ class Update:
             noise = self._noise.roll()
         with torch.no_grad(), exact_float32():
             batch, extras = self._shelves.draw(self._chance.roll())
+        with Beside(self._branches["inputs"]) as preparing, torch.no_grad(), exact_float32():
             prepared = self._prepare(batch)
         with Beside(self._branches["score"]) as scoring, torch.no_grad(), exact_float32():
+            preparing.wait()
             raw, parts, mixed = self._judge(batch, prepared)
         drawing.wait()
         with torch.no_grad(), fast_float32():
@@ -154,6 +156,7 @@ class Update:
         with Beside(self._branches["actions"]) as proposing:
             proposed = self._actor.begin(rows.obs, rows.skill, noise[:, 1])
         with Beside(self._branches["bonus"]):
+            preparing.wait()
             loss = self._learn_bonus(prepared, parts, mixed.scale, scoring)
             noted = self._note(raw, mixed, loss, parts)
         with torch.no_grad(), fast_float32():
