@@ -13,3 +13,13 @@ def axis_first(those: Sequence[Tensor], in_dims: Sequence[int | None], size: int
         each.expand(size, *each.shape) if dim is None else each.movedim(dim, 0)
         for each, dim in zip(those, in_dims, strict=True)
     ]
+
+
+def seeds_first(those: Sequence[Tensor], in_dims: Sequence[int | None], size: int) -> tuple[list[Tensor], bool]:
+    """Each with the mapped axis in front, and whether it holds those of seeds within each map, one after the other.
+
+    Of rows (B, H), the first of them, or (S, B, H) of seeds, and what goes with them. `in_dims` may go on behind them.
+    """
+    first = axis_first(those, in_dims[: len(those)], size)
+    several = first[0].dim() == 4
+    return [each.flatten(0, 1) for each in first] if several else first, several

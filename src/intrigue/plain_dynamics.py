@@ -14,6 +14,7 @@ import math
 import torch
 from torch import Tensor, nn
 
+from intrigue.narrow import wide_then_narrow
 from intrigue.networks import init_orthogonal, mlp
 from intrigue.spaces import ActionSpec
 from intrigue.wide import wide_linear
@@ -39,7 +40,7 @@ class PlainDynamics(nn.Module):
         """Mean forward error plus mean inverse error, a scalar."""
         joined, pair = torch.cat([here, action], -1), torch.cat([here, there], -1)
         ahead = wide_linear(self.ahead[2], wide_linear(self.ahead[0], joined).relu())
-        guess = wide_linear(self.back[2], wide_linear(self.back[0], pair).relu())
+        guess = wide_then_narrow(self.back[0], self.back[2], pair)
         return _mean_norm(there - ahead) + self._inverse_error(guess, action)
 
     def _inverse_error(self, guess: Tensor, action: Tensor) -> Tensor:

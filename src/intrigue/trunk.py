@@ -28,7 +28,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, library, nn
 
-from intrigue.mapped import axis_first
+from intrigue.mapped import seeds_first
 from intrigue.precision import tf32_allowed
 from intrigue.triton_there import triton_works
 
@@ -236,7 +236,7 @@ def _vmap_trunk(
     if x.dim() == 3 and in_dims[0] is not None and weight.dim() == 2 and set(in_dims[1:5]) == {None}:
         y: Tensor = TRUNK(x.movedim(in_dims[0], 0).flatten(0, 1), weight, bias, gain, shift, eps, exact, low)
         return y.unflatten(0, (size, -1)), 0
-    given, several = _seeds_first((x, weight, bias, gain, shift), in_dims, size)
+    given, several = seeds_first((x, weight, bias, gain, shift), in_dims, size)
     y = TRUNK(*given, eps, exact, low)
     return y.unflatten(0, (size, -1)) if several else y, 0
 
@@ -254,18 +254,11 @@ def _vmap_trunk_backward(
     exact: bool,
     sums: bool,
 ) -> tuple[tuple[Tensor, Tensor], tuple[int, int]]:
-    given, several = _seeds_first((dy, x, weight, bias, gain, shift), in_dims, info.batch_size)
+    given, several = seeds_first((dy, x, weight, bias, gain, shift), in_dims, info.batch_size)
     found: tuple[Tensor, Tensor] = TRUNK_BACKWARD(*given, eps, exact, sums)
     if several:
         found = found[0].unflatten(0, (info.batch_size, -1)), found[1].unflatten(0, (info.batch_size, -1))
     return found, (0, 0)
-
-
-def _seeds_first(those: tuple[Tensor, ...], in_dims: tuple[int | None, ...], size: int) -> tuple[list[Tensor], bool]:
-    """Each with the mapped axis in front, and whether it holds those of seeds within each map, one after the other."""
-    first = axis_first(those, in_dims[: len(those)], size)
-    several = first[0].dim() == 4
-    return [each.flatten(0, 1) for each in first] if several else first, several
 
 
 library.register_vmap("intrigue::trunk", _vmap_trunk, lib=_LIBRARY)

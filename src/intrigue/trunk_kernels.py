@@ -28,6 +28,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from intrigue.rounding_kernels import rounded
+
 CHUNK = 16  # inputs of one product, the fewest that Triton multiplies
 # Rows of a program: 1024 rows are work for 64 or 128 of a GPU's multiprocessors, and all weights are read by each.
 # Matrix units take 16 at once; without them 16 spill up to 904 bytes a lane, and 8 at most 96 (ptxas, sm_90).
@@ -41,14 +43,6 @@ TWO_LOG2_E = tl.constexpr(2.8853900817779268)  # 2 / ln 2: exp(2z) as a power of
 def _tanh(z):
     """Off by less than 1e-6, absolutely. Of large z the power is infinite or 0, and the quotient 0 or 2."""
     return 1.0 - 2.0 / (1.0 + tl.exp2(z * TWO_LOG2_E))
-
-
-@triton.jit
-def _rounded(x):
-    """To bfloat16's numbers, the nearest, of two the even one: a GPU does so by itself, the interpreter cuts off."""
-    bits = x.to(tl.int32, bitcast=True)
-    nearest = (bits + 0x7FFF + ((bits >> 16) & 1)) & -0x10000
-    return tl.where(x == x, nearest.to(tl.float32, bitcast=True), x)
 
 
 @triton.jit
@@ -101,7 +95,7 @@ def _forward(
     place = (seed * count + row)[:, None] * H + unit[None, :]
     out = _tanh(n * g[None, :] + s[None, :])
     if y.dtype.element_ty == tl.bfloat16:
-        out = _rounded(out)
+        out = rounded(out)
     tl.store(y + place, out, mask=row[:, None] < count)
 
 

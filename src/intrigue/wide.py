@@ -35,10 +35,18 @@ def wide_linear(layer: nn.Module, rows: Tensor) -> Tensor:
     if rows.dim() < 2 or not takes_bfloat16():
         plain: Tensor = layer(rows)
         return plain
+    return product_alone(layer, rows).to(layer.bias.dtype) + layer.bias
+
+
+def product_alone(layer: nn.Linear, rows: Tensor) -> Tensor:
+    """The same before the bias is added, in the type it was multiplied in; of two axes at least."""
+    if not takes_bfloat16():
+        plain: Tensor = functional.linear(rows, layer.weight)
+        return plain
     spare = -layer.in_features % EIGHT
     factors = (functional.pad(each, (0, spare)).bfloat16() for each in (rows.flatten(0, -2), layer.weight))
-    product: Tensor = PRODUCT(*factors).to(layer.bias.dtype).unflatten(0, rows.shape[:-1])
-    return product + layer.bias
+    product: Tensor = PRODUCT(*factors).unflatten(0, rows.shape[:-1])
+    return product
 
 
 def wide_members(layer: EnsembleLinear, rows: Tensor) -> Tensor:
@@ -46,9 +54,15 @@ def wide_members(layer: EnsembleLinear, rows: Tensor) -> Tensor:
     if not takes_bfloat16():
         plain: Tensor = layer(rows)
         return plain
+    return member_product(layer, rows).to(layer.bias.dtype) + layer.bias
+
+
+def member_product(layer: EnsembleLinear, rows: Tensor) -> Tensor:
+    """The same before the bias is added, in the type it was multiplied in."""
+    low = takes_bfloat16()
     # Rounded before they are shared: one copy for all.
-    shared = rows.bfloat16().expand(len(layer.weight), -1, -1)
-    return torch.bmm(shared, layer.weight.bfloat16()).to(layer.bias.dtype) + layer.bias
+    shared, weight = (each.bfloat16() if low else each for each in (rows, layer.weight))
+    return torch.bmm(shared.expand(len(weight), -1, -1), weight)
 
 
 def _product(x: Tensor, weight: Tensor) -> Tensor:

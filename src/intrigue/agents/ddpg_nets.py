@@ -13,10 +13,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from intrigue.narrow import members_wide_then_narrow, wide_then_narrow
 from intrigue.networks import EnsembleLinear, init_orthogonal, mlp
 from intrigue.precision import takes_bfloat16
 from intrigue.trunk import Trunk
-from intrigue.wide import wide_linear, wide_members
 
 
 class Actor(nn.Module):
@@ -31,8 +31,7 @@ class Actor(nn.Module):
     def forward(self, obs: Tensor, skill: Tensor) -> Tensor:
         """(B, S), (B, K) -> (B, A)."""
         seen = self.trunk(torch.cat([obs, skill], -1), low=takes_bfloat16())
-        mean: Tensor = self.policy[2](wide_linear(self.policy[0], seen).relu())
-        return mean.tanh()
+        return wide_then_narrow(self.policy[0], self.policy[2], seen).tanh()
 
 
 class TwinCritic(nn.Module):
@@ -53,7 +52,7 @@ class TwinCritic(nn.Module):
     def forward(self, obs: Tensor, skill: Tensor, action: Tensor) -> Tensor:
         """(B, S), (B, K), (B, A) -> (2, B)."""
         seen = self.trunk(torch.cat([obs, skill, action], -1), low=takes_bfloat16())
-        both: Tensor = self.out(wide_members(self.hidden, seen).relu())  # (2, B, 1 or K)
+        both = members_wide_then_narrow(self.hidden, self.out, seen)  # (2, B, 1 or K)
         return (both * skill).sum(-1) if self.successor else both.squeeze(-1)
 
 
