@@ -9,7 +9,7 @@ import torch
 from intrigue.narrow import NARROW
 
 NAMES = ("y", "p", "bias", "weight", "last")
-SIZES = [(1, 32, 1), (1, 1024, 6), (7, 64, 16), (8, 512, 9), (64, 128, 1), (65, 256, 12), (130, 1024, 6), (200, 32, 2)]
+SIZES = [(1, 32, 1), (1, 1024, 6), (7, 64, 15), (8, 512, 9), (64, 128, 1), (65, 256, 12), (130, 1024, 6), (200, 32, 2)]
 MAPPED = {"p": (0, None, None, None), "weights": (None, 0, 0, 0), "all": (0, 0, 0, 0), "not all": (0, None, 0, None)}
 
 

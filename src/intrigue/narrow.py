@@ -29,7 +29,7 @@ from intrigue.networks import EnsembleLinear
 from intrigue.trunk import INTERPRETED, TRITON_WORKS
 from intrigue.wide import member_product, product_alone, wide_linear, wide_members
 
-MOST_OUTPUTS = 16  # more are the library's: each is a sum over all rows of a program
+MOST_OUTPUTS = 15  # more are the library's: each is a sum over a row, and a line of 16 in the gradient's products
 WIDTHS = (32, 64, 128, 256, 512, 1024)  # powers of two, as Triton's blocks are; of more, rows do not fit registers
 
 _LIBRARY = library.Library("intrigue", "FRAGMENT")

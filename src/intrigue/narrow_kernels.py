@@ -7,8 +7,9 @@ Given ∂y, summed over the rows of a program each:
 
     ∂p = Wᵀ ∂y where z > 0, else 0,   ∂b = Σ ∂p,   ∂W = Σ ∂y hᵀ
 
-All of it in float32; p is read, and ∂p written, in the type that p has, float32 or bfloat16. Nothing is added across
-programs: what they sum up is written side by side, so that two runs agree to the bit. What is not a number stays so.
+All of it in float32, or in three parts of TensorFloat-32 that are as good; p is read, and ∂p written, in the type that
+p has, float32 or bfloat16. Nothing is added across programs: what they sum up is written side by side, so that two runs
+agree to the bit. What is not a number stays so.
 
 Rows and weights of seed s begin s · (their stride) behind the first; a stride of 0 shows all seeds the same.
 """
@@ -27,9 +28,10 @@ from intrigue.rounding_kernels import rounded
 
 # Rows of a program that sums over all of a row: 1024 rows are work for 128 of a GPU's multiprocessors.
 ROWS = 8
-# Of one that sums over rows: a block of so many rows and columns. Of 64 rows, up to 248 bytes a lane spill, of 32 none
+# Of one that sums over rows: a block of so many rows and columns. Of 64 rows, over 200 bytes a lane spill, of 32 none
 # (ptxas, sm_90).
 TALL, COLUMNS = 32, 128
+LINES = 16  # of a product, the fewest that Triton multiplies: one for each output, and one for the bias
 
 
 @triton.jit
@@ -54,7 +56,8 @@ def _forward(
 @triton.jit
 def _backward(
     dy, p, bias, weight, dp, sums, count, stride_p, stride_b, stride_w,
-    A: tl.constexpr, H: tl.constexpr, TALL: tl.constexpr, COLUMNS: tl.constexpr, SUMS: tl.constexpr,
+    A: tl.constexpr, H: tl.constexpr, TALL: tl.constexpr, COLUMNS: tl.constexpr, LINES: tl.constexpr,
+    SUMS: tl.constexpr,
 ):  # fmt: skip
     """∂p of TALL rows and COLUMNS units of one seed and, if SUMS, the rows' part of ∂W and ∂b.
 
@@ -69,19 +72,24 @@ def _backward(
     z = tl.load(p + seed * stride_p + place, mask=inside[:, None], other=0.0).to(tl.float32)
     z += tl.load(bias + seed * stride_b + unit)[None, :]
     h = tl.where(z <= 0.0, 0.0, z)
-    # (A + 1, seeds, programs of a seed, H): of one seed, or of one output, what is summed up lies as weights do.
-    mine = sums + (seed * tl.num_programs(0) + block) * H + unit
-    output = tl.num_programs(2).to(tl.int64) * tl.num_programs(0) * H
     dh = tl.zeros((TALL, COLUMNS), tl.float32)
     for out in tl.static_range(A):
         # Of rows that do not exist it is 0, and so is all that follows from them.
-        d = tl.load(dy + (seed * count + row) * A + out, mask=inside, other=0.0)[:, None]
-        dh += d * tl.load(weight + seed * stride_w + out * H + unit)[None, :]
-        if SUMS:
-            tl.store(mine + out * output, tl.sum(d * h, 0))
+        d = tl.load(dy + (seed * count + row) * A + out, mask=inside, other=0.0)
+        dh += d[:, None] * tl.load(weight + seed * stride_w + out * H + unit)[None, :]
     moved = tl.where(z <= 0.0, 0.0, dh)
     if SUMS:
-        tl.store(mine + A * output, tl.sum(moved, 0))
+        # Sums over rows as products: of ∂yᵀ with h, and of a row of ones, at A, with ∂p.
+        line = tl.arange(0, LINES)
+        there = (line < A)[:, None] & inside[None, :]
+        dy_across = tl.load(dy + (seed * count + row)[None, :] * A + line[:, None], mask=there, other=0.0)
+        ones = tl.where((line == A)[:, None] & inside[None, :], 1.0, 0.0)
+        part = tl.dot(dy_across, h, input_precision="tf32x3")
+        part = tl.dot(ones, moved, part, input_precision="tf32x3")
+        # (A + 1, seeds, programs of a seed, H): of one seed, or of one output, what is summed up lies as weights do.
+        lines = line.to(tl.int64) * tl.num_programs(2) * tl.num_programs(0)
+        mine = sums + (lines + seed * tl.num_programs(0) + block)[:, None] * H + unit[None, :]
+        tl.store(mine, part, mask=(line <= A)[:, None])
     if dp.dtype.element_ty == tl.bfloat16:
         moved = rounded(moved)
     tl.store(dp + seed * count * H + place, moved, mask=inside[:, None])
@@ -122,7 +130,7 @@ def backward(dy: Tensor, p: Tensor, bias: Tensor, weight: Tensor, wants_sums: bo
         strides = [each.stride(0) for each in given]
         _backward[blocks, width // columns, seeds](
             dy.contiguous(), *given, dp, sums, count, *strides,
-            A=outputs, H=width, TALL=TALL, COLUMNS=columns, SUMS=wants_sums, num_warps=_warps(width),
+            A=outputs, H=width, TALL=TALL, COLUMNS=columns, LINES=LINES, SUMS=wants_sums, num_warps=_warps(width),
         )  # fmt: skip
     return dp, sums
 
