@@ -122,7 +122,7 @@ MUTANTS = {
         "tests/cohort/test_cohort.py::test_with_overlap_the_actor_of_one_update_ago_explores",
     ),
     "what explores is two updates behind": Mutant(
-        "cohort/cohort.py", "self._begin_actions(follow=held_back)", "self._begin_actions(follow=False)",
+        "cohort/cohort.py", "self._actions(follow=held_back)", "self._actions(follow=False)",
         "tests/cohort/test_cohort.py::test_each_seed_is_what_it_is_alone",
     ),
     "seeds draw from the first one's stream": Mutant(
