@@ -15,6 +15,12 @@ SIZES = [(5, 1024, 518, 1024), (5, 1024, 1030, 512), (3, 300, 257, 300)]
 ROUNDING = {exact_float32: 2**-18, fast_float32: 2**-12}
 
 
+@pytest.fixture(autouse=True)
+def compiled_anew():
+    """torch.compile gives up on a function of which it has seen too many forms; each test has its own few."""
+    torch.compiler.reset()
+
+
 @pytest.fixture
 def splits(monkeypatch):
     """How often factors were split."""

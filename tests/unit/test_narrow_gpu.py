@@ -50,11 +50,12 @@ def test_what_is_no_number_stays_so():
 
 
 def test_captured_in_a_graph():
-    given = [each.cuda().requires_grad_() for each in random_case(1024, 1024, 6, low=True).given]
+    given = [each.cuda() for each in random_case(1024, 1024, 6, low=True).given]
 
     def step():
-        y = NARROW(*given)
-        return y, torch.autograd.grad(y.square().sum(), given)
+        leaves = [each.detach().requires_grad_() for each in given]  # each time anew: none remembers another stream
+        y = NARROW(*leaves)
+        return y.detach(), torch.autograd.grad(y.square().sum(), leaves)
 
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
@@ -65,8 +66,7 @@ def test_captured_in_a_graph():
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         y, gradients = step()
-    with torch.no_grad():
-        given[0].copy_(random_case(1024, 1024, 6, low=True, seed=9).given[0])
+    given[0].copy_(random_case(1024, 1024, 6, low=True, seed=9).given[0])
     graph.replay()
     wanted, plain = step()
     assert torch.equal(y, wanted)

@@ -16,10 +16,10 @@ from intrigue.report.charts import COLORS, drawing, finish, legend_below, new_fi
 from intrigue.run.atomic import write_file
 from intrigue.scores import AGGREGATES, seeds_interval
 from intrigue.scores.urlb import EXPERTS
-from intrigue.scores.urlb_published import DOMAINS, Column, domain_of, shares
+from intrigue.scores.urlb_published import DOMAINS, Column, domain_of, shares, tasks_of
 from intrigue.studies.atari_picture import mean_curve
 from intrigue.studies.curve_names import Name
-from intrigue.studies.urlb_methods import method_of, with_several
+from intrigue.studies.urlb_methods import Method, method_of, with_one, with_several
 from intrigue.studies.urlb_results import TunedResults
 from intrigue.studies.urlb_table import TunedTable
 
@@ -54,10 +54,11 @@ def draw_scores(results: TunedResults, folder: Path, title: str) -> list[Path]:
     """Means as shares of the experts' scores, a panel per domain and one for all, as scores.png and scores.svg."""
     table = TunedTable(results)
     labels = list(table.held)
-    domains = [domain for domain in DOMAINS if any(domain_of(task) == domain for task in table.tasks)]
-    panels = [(domain, [task for task in table.tasks if domain_of(task) == domain]) for domain in domains]
+    shared = [(domain, [task for task in table.tasks if domain_of(task) == domain]) for domain in DOMAINS]
+    panels = [(domain, tasks) for domain, tasks in shared if tasks]
     if len(panels) > 1:
         panels.insert(0, ("all", list(table.tasks)))
+    panels += [(domain, tasks_of(domain)) for domain in table.apart]
     written = [textwrap.fill(label, LABEL, break_long_words=False) for label in labels]
     lines = max(text.count("\n") + 1 for text in written)
     with drawing():
@@ -111,7 +112,7 @@ def _means(axes: Axes, results: TunedResults, table: TunedTable, tasks: Sequence
     """The published sources that have a mark here."""
     labels, sources = list(table.held), set()
     for row, label in enumerate(labels):
-        color, method = color_of(label, labels), method_of(table.held[label])
+        color, method = color_of(label, labels), _printed(table.held[label], table.held.values())
         columns: dict[str, Column] = (
             {"paper": method.paper_column, "rerun": method.rerun_column} if method is not None else {}
         )
@@ -132,6 +133,11 @@ def _means(axes: Axes, results: TunedResults, table: TunedTable, tasks: Sequence
     return sources
 
 
+def _printed(name: Name, shown: Collection[Name]) -> Method | None:
+    """The method whose published scores belong to this name; they are one environment's, if that is shown too."""
+    return None if with_one(name) != name and with_one(name) in shown else method_of(name)
+
+
 def _curves(axes: Axes, results: TunedResults, task: str, names: dict[str, Name]) -> None:
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
@@ -144,7 +150,7 @@ def _curves(axes: Axes, results: TunedResults, task: str, names: dict[str, Name]
         if mine:
             frames, values = mean_curve(mine)
             axes.plot(frames, values, color=color, linewidth=2.0, marker="o" if len(frames) == 1 else "")
-        method = method_of(name)
+        method = _printed(name, names.values())
         printed = None if method is None else method.paper_column.get(task)
         if printed is not None and results.frames >= NEAR_THE_END:
             axes.plot([100_000], [printed.score], marker="D", color=color, markerfacecolor="none", markersize=7)
@@ -161,8 +167,11 @@ def _curves(axes: Axes, results: TunedResults, task: str, names: dict[str, Name]
 
 def _budget(results: TunedResults) -> str:
     """What was trained, in a line under the title."""
-    lengths = {short_count(frames) for frames in results.snapshots.values()} or {"0"}
-    return f"{' or '.join(sorted(lengths))} frames without a reward, {short_count(results.frames)} with one"
+    lengths = {domain: short_count(frames) for domain, frames in results.snapshots.items()} or {"": "0"}
+    told = ", ".join(f"{domain} {frames}" for domain, frames in sorted(lengths.items()))
+    if len(set(lengths.values())) == 1:
+        [told] = set(lengths.values())
+    return f"{told} frames without a reward, {short_count(results.frames)} with one"
 
 
 def _legend(sources: Collection[str]) -> list[Line2D]:
