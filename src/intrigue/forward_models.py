@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from intrigue.features import StateFeatures
+from intrigue.lengths import lengths
 from intrigue.networks import DynamicsEnsemble, EnsembleLinear
 from intrigue.noise import FeatureNoise
 from intrigue.rng import Rng, uniform
@@ -79,8 +80,7 @@ class ForwardModels(nn.Module):
             case "half":
                 return offset.square().sum(-1) / 2
             case "norm":
-                length: Tensor = torch.linalg.vector_norm(offset, dim=-1)
-                return length
+                return lengths(offset)
 
     def losses(self, batch: Transitions, rng: Rng) -> tuple[Tensor, Tensor]:
         """The encoder's own loss, (), and each member's, (K,); only a joint encoder is shaped by the latter."""

@@ -14,6 +14,7 @@ import math
 import torch
 from torch import Tensor, nn
 
+from intrigue.lengths import lengths
 from intrigue.narrow import wide_then_narrow
 from intrigue.networks import init_orthogonal, mlp
 from intrigue.spaces import ActionSpec
@@ -52,5 +53,5 @@ class PlainDynamics(nn.Module):
 
 
 def _mean_norm(rows: Tensor) -> Tensor:
-    mean: Tensor = torch.linalg.vector_norm(rows, dim=-1).mean()
+    mean: Tensor = lengths(rows).mean()
     return mean

@@ -409,6 +409,17 @@ def test_the_documentation_quotes_our_runs_of_one_seed():
     assert f"| mean share of the expert's | {' | '.join(f'{mean:.3f}' for mean in means)} |" in page
 
 
+@pytest.mark.parametrize(("domain", "label"), [("quadruped", "NNM"), ("jaco", "NNM, 8 environments")])
+def test_the_documentation_quotes_our_runs_of_shorter_pretrainings(domain, label):
+    root = Path(__file__).parents[2]
+    page = (root / "docs" / "studies.md").read_text()
+    found = rows_of(judge("table4", gathered([root / "results" / "urlb-h200.csv"])))
+    for task in tasks_of(domain):
+        assert f"| `{task}` | {found[f'{task}: {label}'].ours} | {PAPER_12['NNM'][task]} | {EXPERTS[task]:g} |" in page
+    mean = found[f"mean, {label}, {domain}"]
+    assert f"| mean share of the expert's | {mean.ours} | {mean.paper} | |" in page
+
+
 def test_the_documentation_quotes_what_is_computed():
     page = " ".join((Path(__file__).parents[2] / "docs" / "studies.md").read_text().split())
     found = recheck_table4()

@@ -39,6 +39,7 @@ from torch import Tensor
 from intrigue.features import StateFeatures
 from intrigue.fields import Fraction, NonNegativeInt, PositiveFloat, PositiveInt
 from intrigue.forward_models import ForwardModels
+from intrigue.lengths import lengths
 from intrigue.plain_dynamics import PlainDynamics
 from intrigue.rewards.base import IntrinsicReward
 from intrigue.rewards.registry import register_reward
@@ -116,8 +117,7 @@ class ICM(IntrinsicReward):
         if self.cfg.variant == "urlb":
             here, there = self.noise(batch.obs), self.noise(batch.next_obs)
             ahead = self.dynamics.ahead(torch.cat([here, batch.action], -1))
-            error: Tensor = torch.linalg.vector_norm(there - ahead, dim=-1)
-            return error.log1p()
+            return lengths(there - ahead).log1p()
         here, there = self.features.pair(batch)
         error = self.models.errors(here, there, batch.action).squeeze(-1)
         return self.cfg.eta * error if self.cfg.variant == "paper" else error

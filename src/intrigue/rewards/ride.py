@@ -39,6 +39,7 @@ from intrigue.episodic import EpisodicMemory
 from intrigue.features import StateFeatures
 from intrigue.fields import NonNegativeFloat, PositiveFloat, PositiveInt
 from intrigue.hashing import exact_keys
+from intrigue.lengths import lengths
 from intrigue.networks import mlp
 from intrigue.pseudocounts import KernelCounts
 from intrigue.rewards.base import IntrinsicReward
@@ -98,7 +99,7 @@ class RIDE(IntrinsicReward):
     def score_parts(self, batch: Transitions) -> tuple[Tensor, Parts]:
         """The bonus, the impact and the visits it was made of, and the distance behind visits by kernel."""
         here, there = map(self.noise, self.features.pair(batch))
-        impact = torch.linalg.vector_norm(there - here, dim=-1)
+        impact = lengths(there - here)
         trail = self._trail(batch)
         parts = {"impact": impact}
         if self.keys is not None:
@@ -114,7 +115,7 @@ class RIDE(IntrinsicReward):
         """The weighted forward and inverse losses; both shape the encoding."""
         here, there = map(self.noise, self.features.pair(batch))
         missed = self.forward_model(torch.cat([here, batch.action], -1)) - there
-        forward = missed.square().sum(-1) / 2 if self.paper else torch.linalg.vector_norm(missed, dim=-1)
+        forward = missed.square().sum(-1) / 2 if self.paper else lengths(missed)
         inverse = self.features.inverse_loss(here, there, batch.action)
         loss: Tensor = self.cfg.forward_coef * forward.mean() + self.cfg.inverse_coef * inverse
         return loss

@@ -1,0 +1,46 @@
+"""Lengths of rows and their gradients, plain and compiled, of any width; and the loss that hung on them."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from intrigue.lengths import lengths
+from intrigue.plain_dynamics import PlainDynamics
+from intrigue.spaces import ActionSpec
+
+
+def in_both_ways(function):
+    return function, torch.compile(function, backend="aot_eager", dynamic=False)
+
+
+@pytest.mark.parametrize("lead", [(5,), (1, 5), (2, 3)])
+@pytest.mark.parametrize("width", [1, 2, 7])
+def test_lengths_and_their_gradient(lead, width):
+    x = torch.randn(*lead, width, generator=torch.Generator().manual_seed(width), requires_grad=True)
+    wanted = x.detach().square().sum(-1).sqrt()
+    for function in in_both_ways(lambda x: lengths(x).mean()):
+        (gradient,) = torch.autograd.grad(function(x), x)
+        torch.testing.assert_close(gradient, x.detach() / wanted.unsqueeze(-1) / wanted.numel())
+    torch.testing.assert_close(lengths(x.detach()), wanted)
+
+
+def test_no_gradient_where_there_is_no_length():
+    x = torch.zeros(3, 1, requires_grad=True)
+    for function in in_both_ways(lambda x: lengths(x).sum()):
+        assert torch.autograd.grad(function(x), x)[0].eq(0).all()
+
+
+@pytest.mark.parametrize("actions", [1, 2])
+def test_the_inverse_error_of_one_number_and_of_more(actions):
+    """torch 2.11 compiled this, of one number, into a gradient sixteen times too large."""
+    torch.manual_seed(0)
+    model = PlainDynamics(8, ActionSpec("continuous", low=(-1.0,) * actions, high=(1.0,) * actions), 6)
+    here, there = torch.randn(2, 1, 16, 8)
+    action = 2 * torch.rand(1, 16, actions) - 1
+    plain, compiled = (
+        torch.autograd.grad(function(here, there, action), list(model.parameters()))
+        for function in in_both_ways(lambda *given: model(*given))
+    )
+    for one, other in zip(plain, compiled, strict=True):
+        torch.testing.assert_close(other, one, rtol=1e-4, atol=1e-6)
