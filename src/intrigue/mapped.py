@@ -1,4 +1,4 @@
-"""What rules of torch's vmap for our operators have in common."""
+"""What rules of torch's vmap for our operators have in common, and the kernels behind them."""
 
 from __future__ import annotations
 
@@ -23,3 +23,8 @@ def seeds_first(those: Sequence[Tensor], in_dims: Sequence[int | None], size: in
     first = axis_first(those, in_dims[: len(those)], size)
     several = first[0].dim() == 4
     return [each.flatten(0, 1) for each in first] if several else first, several
+
+
+def in_order(each: Tensor) -> Tensor:
+    """Each seed's numbers without gaps, as kernels read them; seeds that share them still do."""
+    return each if each[0].is_contiguous() else each.contiguous()

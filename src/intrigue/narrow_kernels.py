@@ -24,6 +24,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from intrigue.mapped import in_order
 from intrigue.rounding_kernels import rounded
 
 # Rows of a program that sums over all of a row: 1024 rows are work for 128 of a GPU's multiprocessors.
@@ -108,7 +109,7 @@ def forward(p: Tensor, bias: Tensor, weight: Tensor, last: Tensor) -> Tensor:
     outputs = weight.shape[1]
     y = bias.new_empty(seeds, count, outputs)
     if y.numel():
-        given = [_in_order(each) for each in (p, bias, weight, last)]
+        given = [in_order(each) for each in (p, bias, weight, last)]
         strides = [each.stride(0) for each in given]
         _forward[triton.cdiv(count, ROWS), seeds](
             *given, y, count, *strides, A=outputs, H=width, ROWS=ROWS, num_warps=_warps(width)
@@ -126,18 +127,13 @@ def backward(dy: Tensor, p: Tensor, bias: Tensor, weight: Tensor, wants_sums: bo
     dp = torch.empty(p.shape, dtype=p.dtype, device=p.device)
     sums = bias.new_empty(outputs + 1, seeds, blocks if wants_sums else 0, width)
     if dp.numel():
-        given = [_in_order(each) for each in (p, bias, weight)]
+        given = [in_order(each) for each in (p, bias, weight)]
         strides = [each.stride(0) for each in given]
         _backward[blocks, width // columns, seeds](
             dy.contiguous(), *given, dp, sums, count, *strides,
             A=outputs, H=width, TALL=TALL, COLUMNS=columns, LINES=LINES, SUMS=wants_sums, num_warps=_warps(width),
         )  # fmt: skip
     return dp, sums
-
-
-def _in_order(each: Tensor) -> Tensor:
-    """Each seed's numbers without gaps; seeds that share them still do."""
-    return each if each[0].is_contiguous() else each.contiguous()
 
 
 def _warps(width: int) -> int:

@@ -6,7 +6,7 @@ of what is measured. Learning may be fast: gradients carry more noise than that.
 Wide products are those of an agent's hidden layers, and of the models that train an encoding: nearly all of what URLB's
 networks compute. While learning they may take bfloat16 (`run.products`): factors and results are rounded to it, and
 what a critic's heads tell the layer below them; sums within a product are not. Weights, moments, an agent's first and
-last layers, losses, values, acting and scoring are float32.
+last layers, the last one of a model that guesses actions, losses, values, acting and scoring are float32.
 """
 
 from __future__ import annotations

@@ -28,6 +28,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from intrigue.mapped import in_order
 from intrigue.rounding_kernels import rounded
 
 CHUNK = 16  # inputs of one product, the fewest that Triton multiplies
@@ -153,7 +154,7 @@ def forward(
     seeds, count, _ = x.shape
     y = x.new_empty(seeds, count, weight.shape[1], dtype=dtype)
     if y.numel():
-        given = [_in_order(each) for each in (x, weight, bias, gain, shift)]
+        given = [in_order(each) for each in (x, weight, bias, gain, shift)]
         strides = [each.stride(0) for each in given]
         programs = (triton.cdiv(count, rows_of(exact)), seeds)
         _forward[programs](*given, y, count, eps, *strides, **_constants(weight, exact))
@@ -181,18 +182,13 @@ def backward(
     dp = x.new_empty(dy.shape)
     sums = x.new_empty(seeds, blocks if wants_sums else 0, 3, weight.shape[1])
     if dp.numel():
-        given = [_in_order(each) for each in (x, weight, bias, gain, shift)]
+        given = [in_order(each) for each in (x, weight, bias, gain, shift)]
         strides = [each.stride(0) for each in given]
         _backward[blocks, seeds](
             dy.contiguous(), *given, dp, sums, count, eps, *strides,
             SUMS=wants_sums, **_constants(weight, exact),
         )  # fmt: skip
     return dp, sums
-
-
-def _in_order(each: Tensor) -> Tensor:
-    """Each seed's numbers without gaps; seeds that share them still do."""
-    return each if each[0].is_contiguous() else each.contiguous()
 
 
 def _constants(weight: Tensor, exact: bool) -> dict[str, int | str]:
