@@ -149,6 +149,17 @@ MUTANTS = {
         "expansion_kernel.py", "place + D + lane, low, mask", "place + D + lane, 0.0 * low, mask",
         "tests/unit/test_expansion.py",
     ),
+    "a narrow layer learns where ReLU is flat": Mutant(
+        "narrow_kernels.py", "moved = tl.where(z <= 0.0, 0.0, dh)", "moved = dh", "tests/unit/test_narrow.py",
+    ),
+    "a wide layer's bias learns from the first output alone": Mutant(
+        "narrow_kernels.py", "tl.where((line == A)[:, None]", "tl.where((line == 0)[:, None]",
+        "tests/unit/test_narrow.py",
+    ),
+    "a wide layer's bias is left out before a narrow one": Mutant(
+        "narrow.py", "rows).flatten(0, -2), wide.bias, narrow", "rows).flatten(0, -2), 0 * wide.bias, narrow",
+        "tests/unit/test_narrow.py",
+    ),
     "a step that is not finite is taken": Mutant(
         "guard.py", "        skip.copy_(bad.any())\n", "",
         "tests/cohort/test_cohort.py::test_a_loss_that_is_not_finite_changes_no_weight_and_stops_the_run",
