@@ -7,6 +7,7 @@ import torch
 from test_adam_kernel import SKIPPED, assert_all_close
 
 from adam_cases import CASES, KEPT, begin, by_kernels, by_torch, stacked_steps
+from cuda_graph import captured
 from intrigue.cohort.adam_fused import Outlook, descend, look_ahead
 
 pytestmark = pytest.mark.gpu
@@ -43,19 +44,6 @@ def step(weights, gradients, firsts, seconds, steps, rate, losses, refused):
     descend(weights, gradients, firsts, seconds, steps, outlook, places=range(len(weights)), betas=BETAS, eps=EPS)
 
 
-def captured(work):
-    """The work, done once to compile it, and as a graph."""
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        work()
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        work()
-    return graph
-
-
 def test_twenty_captured_steps_are_torchs_fused_ones():
     rng = torch.Generator("cuda").manual_seed(0)
     weights = [torch.nn.Parameter(torch.randn(shape, generator=rng, device="cuda")) for shape in SHAPES]
@@ -75,7 +63,7 @@ def test_twenty_captured_steps_are_torchs_fused_ones():
         step(ours, gradients, *moments, steps, rate, losses, refused)
 
     with torch.no_grad():
-        graphs = captured(theirs.step), captured(our_step)
+        graphs = [captured(work)[0] for work in (theirs.step, our_step)]
         for time in range(20):
             for gradient in gradients:
                 gradient.normal_(generator=rng)

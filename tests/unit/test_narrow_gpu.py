@@ -6,6 +6,7 @@ import pytest
 import torch
 from test_narrow import check
 
+from cuda_graph import captured
 from intrigue.agents.ddpg_nets import Actor, TwinCritic
 from intrigue.cohort.stack import stack_modules
 from intrigue.narrow import NARROW, suits
@@ -57,15 +58,7 @@ def test_captured_in_a_graph():
         y = NARROW(*leaves)
         return y.detach(), torch.autograd.grad(y.square().sum(), leaves)
 
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        step()  # compiled before the capture
-    torch.cuda.current_stream().wait_stream(stream)
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        y, gradients = step()
+    graph, (y, gradients) = captured(step)
     given[0].copy_(random_case(1024, 1024, 6, low=True, seed=9).given[0])
     graph.replay()
     wanted, plain = step()

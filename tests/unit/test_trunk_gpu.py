@@ -8,6 +8,7 @@ import torch
 from test_trunk import TOLERANCE_FAR, Operated, distance, tolerance
 from torch import nn
 
+from cuda_graph import captured
 from intrigue.cohort.stack import stack_modules
 from intrigue.precision import exact_float32, fast_float32
 from intrigue.trunk import TRUNK, Trunk, takes_kernel
@@ -84,15 +85,7 @@ def test_captured_in_a_graph():
         y = TRUNK(*leaves, EPS, False, False)
         return y.detach(), torch.autograd.grad(y.square().sum(), leaves)
 
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        step()  # compiled before the capture
-    torch.cuda.current_stream().wait_stream(stream)
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        y, gradients = step()
+    graph, (y, gradients) = captured(step)
     given[0].copy_(random_case(1024, 24, 1024, seed=9).given[0])
     graph.replay()
     wanted, plain = step()
