@@ -19,7 +19,6 @@ learns from a score.
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import torch
@@ -27,12 +26,11 @@ from torch import Tensor, library
 
 from intrigue.mapped import axis_first
 from intrigue.precision import tensor_float32
-from intrigue.triton_there import triton_works
+from intrigue.triton_there import INTERPRETED, triton_works
 
 LEAST = 256  # rows, candidates and numbers of each: of fewer, splitting takes longer than it saves
 DEEPEST = 4096  # numbers of a row, which one program holds
 MOST_ELEMENTS = 1 << 24  # numbers of either factor once it is split, of one of those in front: 64 MiB
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"  # Triton's kernels as Python, on a CPU
 
 _LIBRARY = library.Library("intrigue", "FRAGMENT")
 _LIBRARY.define("expanded(Tensor query, Tensor memory, Tensor norms) -> Tensor")

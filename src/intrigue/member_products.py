@@ -6,7 +6,7 @@ Plain, it is one product with the bias in it. Compiled, the bias is added apart:
 every row of the result, where a compiler adds it on the way out. Then it is the first of these that fits, or else one
 product:
 
-    up to NARROW outputs               sums, fused with what comes before
+    up to FEW outputs               sums, fused with what comes before
     learning, on a GPU                 `in` filled up with zeros to a multiple of FOUR: the fast kernels for
                                        TensorFloat-32 take rows of 16 bytes at a time
     on a GPU, nobody asks for          float32 in three parts by matrix units (`expansion`), where that pays: scores
@@ -28,7 +28,7 @@ from intrigue.precision import tf32_allowed
 # Outputs of a layer that a compiler had better sum by itself, together with what comes before: a product of 1024 rows
 # of 1024 with 1 takes a GPU's library 18 µs, of which reading takes 1 (H200). With 6 the sum takes 12, but its gradient
 # of the weights 26, where the library's takes 6.
-NARROW = 2
+FEW = 2
 FOUR = 4  # numbers of float32 in 16 bytes
 
 
@@ -36,7 +36,7 @@ def member_products(rows: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """Every member's output for its rows."""
     if not torch.compiler.is_compiling():
         return torch.baddbmm(bias, _shared(rows, weight), weight)
-    if weight.shape[-1] <= NARROW:
+    if weight.shape[-1] <= FEW:
         return (_shared(rows, weight).unsqueeze(-1) * weight.unsqueeze(1)).sum(-2) + bias
     if rows.is_cuda and tf32_allowed():
         rows, weight = filled_up(rows, weight)

@@ -1,10 +1,11 @@
-"""A wide layer, ReLU and a layer of few outputs: all behind the wide product in one kernel on a GPU.
+"""A wide layer, ReLU and a layer of few outputs: on a GPU all behind the wide product in one kernel.
 
     y = max(p + b, 0) Wᵀ + c        p = x Vᵀ, the wide product (`wide`); W (A, H)
 
 As layers of their own they are eight kernels and more: in an update of `nnm-urlb` an actor's last layer alone took 22
-to 32 µs, beside other work, and its gradient some 50. The kernels (`narrow_kernels`) read p once each way, and take 7
-to 9 and 14 to 20 there (H200, `results/urlb-h200.json`).
+to 32 µs, beside other work, and its gradient some 50. The kernels (`narrow_kernels`) read p once each way, and took 7
+to 9 and 14 to 20 in one on another machine, where sums of what programs leave take some 10 more (two H200s,
+`results/urlb-h200.json`).
 
 The custom operators are opaque to torch.compile and graph capture:
 
@@ -20,14 +21,14 @@ Elsewhere than on CUDA, of other types and of other sizes, both functions are th
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, library, nn
 
 from intrigue.mapped import seeds_first
 from intrigue.networks import EnsembleLinear
-from intrigue.trunk import INTERPRETED, TRITON_WORKS
+from intrigue.triton_there import INTERPRETED, TRITON_WORKS
 from intrigue.wide import member_product, product_alone, wide_linear, wide_members
 
 MOST_OUTPUTS = 15  # more are the library's: each is a sum over a row, and a line of 16 in the gradient's products
@@ -38,12 +39,12 @@ _LIBRARY.define("narrow(Tensor p, Tensor bias, Tensor weight, Tensor last) -> Te
 _LIBRARY.define("narrow_backward(Tensor dy, Tensor p, Tensor bias, Tensor weight, bool sums) -> (Tensor, Tensor)")
 
 
-def wide_then_narrow(first: nn.Module, second: nn.Module, rows: Tensor) -> Tensor:
+def wide_then_narrow(wide: nn.Module, narrow: nn.Module, rows: Tensor) -> Tensor:
     """What the second of two linear layers, which must have biases, gives for ReLU of the first: (..., K) -> (..., A).
 
     The rows may be rounded already; what comes out has the type of the weights.
     """
-    wide, narrow = cast(nn.Linear, first), cast(nn.Linear, second)
+    assert isinstance(wide, nn.Linear) and isinstance(narrow, nn.Linear)
     if rows.dim() < 2 or not suits(rows.device, wide.bias.dtype, wide.out_features, narrow.out_features):
         plain: Tensor = narrow(wide_linear(wide, rows).relu())
         return plain

@@ -8,13 +8,15 @@ import os
 
 from intrigue.compiled import CannotCompile, find_compiler
 
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"  # kernels as Python, on a CPU
+
 
 @functools.cache
 def triton_lacks() -> str:
     """What keeps Triton from running, and the remedy; empty where nothing does."""
     if importlib.util.find_spec("triton") is None:
         return "Triton is not installed. Install it with: pip install triton"
-    if os.environ.get("TRITON_INTERPRET") == "1":  # kernels as Python, on a CPU
+    if INTERPRETED:
         return ""
     try:
         find_compiler()  # with which Triton builds what starts a kernel
@@ -26,3 +28,6 @@ def triton_lacks() -> str:
 def triton_works() -> bool:
     """Whether kernels can be started."""
     return not triton_lacks()
+
+
+TRITON_WORKS = triton_works()

@@ -22,7 +22,6 @@ Elsewhere than on CUDA, of other types and of other sizes, `Trunk` is the three 
 from __future__ import annotations
 
 import functools
-import os
 from typing import Any, cast
 
 import torch
@@ -30,13 +29,10 @@ from torch import Tensor, library, nn
 
 from intrigue.mapped import seeds_first
 from intrigue.precision import tf32_allowed
-from intrigue.triton_there import triton_works
+from intrigue.triton_there import INTERPRETED, TRITON_WORKS
 
 MOST_INPUTS = 128  # more are cuBLAS's: all weights go through every program
 OUTPUTS = (32, 64, 128, 256, 512, 1024)  # powers of two, as Triton's blocks are; a row of more does not fit registers
-
-TRITON_WORKS = triton_works()
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"  # Triton's kernels as Python, on a CPU
 
 _LIBRARY = library.Library("intrigue", "FRAGMENT")
 _LIBRARY.define(

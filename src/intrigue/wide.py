@@ -3,7 +3,7 @@
     y = x Wᵀ + b         x (B, K), W (H, K); factors and the product in bfloat16, the bias added in float32
     ∂x = ∂y W            ∂W = ∂yᵀ x
 
-`wide_members` is the same of K layers over rows that all of them share.
+`wide_members` is the same of some layers over rows that all of them share; there torch's own product is taken.
 
 The product is an operator of its own for the sake of its gradient. Of several seeds together torch computes ∂W as the
 transpose of xᵀ ∂y, and then copies all of it into the layout of W: 70 µs for eight seeds of 1024 × 1024 (H200).
@@ -33,7 +33,7 @@ def wide_linear(layer: nn.Module, rows: Tensor) -> Tensor:
     """What the layer, which must have a bias, gives for rows (..., K) of its type or already rounded; in its type."""
     assert isinstance(layer, nn.Linear)
     if rows.dim() < 2 or not takes_bfloat16():
-        plain: Tensor = layer(rows)
+        plain: Tensor = layer(rows.to(layer.weight.dtype))
         return plain
     return product_alone(layer, rows).to(layer.bias.dtype) + layer.bias
 
@@ -41,7 +41,7 @@ def wide_linear(layer: nn.Module, rows: Tensor) -> Tensor:
 def product_alone(layer: nn.Linear, rows: Tensor) -> Tensor:
     """The same before the bias is added, in the type it was multiplied in; of two axes at least."""
     if not takes_bfloat16():
-        plain: Tensor = functional.linear(rows, layer.weight)
+        plain: Tensor = functional.linear(rows.to(layer.weight.dtype), layer.weight)
         return plain
     spare = -layer.in_features % EIGHT
     factors = (functional.pad(each, (0, spare)).bfloat16() for each in (rows.flatten(0, -2), layer.weight))
@@ -50,9 +50,9 @@ def product_alone(layer: nn.Linear, rows: Tensor) -> Tensor:
 
 
 def wide_members(layer: EnsembleLinear, rows: Tensor) -> Tensor:
-    """(B, in), shared by K members, -> (K, B, out) in the layer's type."""
+    """(B, in), shared by M members, -> (M, B, out) in the layer's type."""
     if not takes_bfloat16():
-        plain: Tensor = layer(rows)
+        plain: Tensor = layer(rows.to(layer.weight.dtype))
         return plain
     return member_product(layer, rows).to(layer.bias.dtype) + layer.bias
 
@@ -61,7 +61,7 @@ def member_product(layer: EnsembleLinear, rows: Tensor) -> Tensor:
     """The same before the bias is added, in the type it was multiplied in."""
     low = takes_bfloat16()
     # Rounded before they are shared: one copy for all.
-    shared, weight = (each.bfloat16() if low else each for each in (rows, layer.weight))
+    shared, weight = (each.bfloat16() if low else each.to(layer.weight.dtype) for each in (rows, layer.weight))
     return torch.bmm(shared.expand(len(weight), -1, -1), weight)
 
 

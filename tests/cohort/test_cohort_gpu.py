@@ -13,7 +13,9 @@ pytestmark = pytest.mark.gpu
 GPU = {"device": "cuda", "run.products": "bfloat16"}
 PRESETS = ["scratch-urlb", "disagreement-urlb", "apt-urlb", "nnm-urlb", "nnmc-urlb", "nnm-ensemble-urlb"]
 # Large enough that branches run beside each other, and that neighbours are ranked by matrix units.
+# An action of several numbers, for kernels that sum over them.
 LARGE = {
+    "env": "dmc/walker",
     "agent.batch": 1024,
     "agent.capacity": 4096,
     "agent.hidden": 1024,

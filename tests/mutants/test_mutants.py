@@ -152,7 +152,7 @@ MUTANTS = {
     "a narrow layer learns where ReLU is flat": Mutant(
         "narrow_kernels.py", "moved = tl.where(z <= 0.0, 0.0, dh)", "moved = dh", "tests/unit/test_narrow.py",
     ),
-    "a wide layer's bias learns from the first output alone": Mutant(
+    "a wide layer's bias learns nothing before a narrow one": Mutant(
         "narrow_kernels.py", "tl.where((line == A)[:, None]", "tl.where((line == 0)[:, None]",
         "tests/unit/test_narrow.py",
     ),

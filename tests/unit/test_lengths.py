@@ -31,6 +31,19 @@ def test_no_gradient_where_there_is_no_length():
         assert torch.autograd.grad(function(x), x)[0].eq(0).all()
 
 
+def test_norms_are_compiled_with_their_axis():
+    """Whatever version compiles here: without it torch 2.11 has the wrong gradient, of one number alone."""
+    asked = []
+
+    def look(graph, inputs):
+        asked.extend(node.kwargs for node in graph.graph.nodes if node.target is torch.linalg.vector_norm)
+        return graph.forward
+
+    model = PlainDynamics(8, ActionSpec("continuous", low=(-1.0,), high=(1.0,)), 6)
+    torch.compile(lambda *given: model(*given), backend=look)(*torch.randn(2, 1, 16, 8), torch.rand(1, 16, 1))
+    assert [each["keepdim"] for each in asked] == [True, True]
+
+
 @pytest.mark.parametrize("actions", [1, 2])
 def test_the_inverse_error_of_one_number_and_of_more(actions):
     """torch 2.11 compiled this, of one number, into a gradient sixteen times too large."""

@@ -8,6 +8,8 @@ from torch import library, nn
 
 from interpreted import found_by
 from intrigue import narrow as module
+from intrigue.agents.ddpg_nets import Actor
+from intrigue.cohort.stack import stack_modules
 from intrigue.narrow import MOST_OUTPUTS, NARROW, NARROW_BACKWARD, members_wide_then_narrow, suits, wide_then_narrow
 from intrigue.networks import EnsembleLinear
 from intrigue.precision import fast_float32
@@ -69,6 +71,9 @@ def test_what_is_no_number_stays_so(interpreted):
     assert found["y"][0].isnan().all()
     assert found["y"][1].isinf().all()
     assert found["y"][2].isfinite().all()
+    slope = random_case(3, 32, 2, seed=2).given[2].sum(0)  # of the sum of both outputs
+    torch.testing.assert_close(found["p"][0, 5], slope[5])
+    torch.testing.assert_close(found["p"][1, 7], slope[7])
 
 
 @pytest.mark.parametrize("name", ["layers", "members"])
@@ -160,6 +165,25 @@ def test_the_operator_stands_for_the_layers(monkeypatch, bfloat16, low):
         monkeypatch.setattr(module, "_taken", lambda *_: False)
         for one, other in zip(both(), plain, strict=True):
             torch.testing.assert_close(one, other, rtol=2e-2, atol=5e-2 if low else 1e-4)
+
+
+@pytest.mark.parametrize("seeds", [1, 3])
+def test_gradients_of_seeds_lie_as_their_weights_do(monkeypatch, seeds):
+    """Of several outputs and seeds the operator's do not; kernels of Adam read memory as it lies."""
+    torch.manual_seed(0)
+    actors = [Actor(5, 3, 64) for _ in range(seeds)]
+    x, none = torch.randn(seeds, 9, 5), torch.zeros(seeds, 9, 0)
+    lone = [
+        torch.autograd.grad(each(*given).sum(), list(each.parameters()))
+        for each, *given in zip(actors, x, none, strict=True)
+    ]
+    monkeypatch.setattr(module, "suits", lambda *_: True)
+    monkeypatch.setattr(module, "_taken", lambda *_: False)
+    stacked = stack_modules(actors)
+    stacked.call("forward", x, none).sum().backward()
+    for leaf, *alone in zip(stacked.leaves.values(), *lone, strict=True):
+        assert leaf.grad is not None and leaf.grad.is_contiguous()
+        torch.testing.assert_close(leaf.grad, torch.stack(alone), rtol=1e-4, atol=1e-5)
 
 
 def test_what_the_kernels_take(monkeypatch):

@@ -280,6 +280,10 @@ def test_a_domain_that_methods_do_not_share_has_means_of_its_own():
     assert rows["mean, NNM, walker"].ours == "0.600"
     part = [run for run in unlike_domains() if run.task != "quadruped_jump"]
     assert "mean, NNM, quadruped" not in rows_of(judge("table4", part)), "three of its four tasks"
+    words = " ".join(judge("table4", unlike_domains()).words)
+    assert "walker_walk, but those of quadruped and jaco, which not all methods were run on." in words
+    assert "Missing: 4 of 12 tasks in runs that count (jaco" in words
+    assert "but those of" not in " ".join(judge("table4", world({"APT": 0.5}, tasks_of("walker"))).words)
 
 
 def test_pictures_of_unlike_domains(tmp_path, monkeypatch):
@@ -288,7 +292,10 @@ def test_pictures_of_unlike_domains(tmp_path, monkeypatch):
     results = tuned_results(unlike_domains())
     urlb_picture.draw_scores(results, tmp_path, "Table 4")
     urlb_picture.draw_tunings(results, TASKS, ("APT", "NNM"), tmp_path, "Figure 6")
-    means, curves = figures
+    means, curves = figures[:2]
+    part = [run for run in unlike_domains() if run.task != "jaco_reach_top_left"]
+    urlb_picture.draw_scores(tuned_results(part), tmp_path, "Table 4")
+    assert len(figures.pop().axes) == 2, "where nobody has all tasks, nothing of ours could be shown"
     titles = [axes.get_title(loc) for axes in means.axes for loc in ("left", "center") if axes.get_title(loc)]
     assert titles == ["walker, 4 tasks", "quadruped, 4 tasks", "jaco, 4 tasks"]
     for figure in figures:

@@ -9,7 +9,7 @@ from torch import nn
 from intrigue.cohort.stack import stack_modules
 from intrigue.networks import EnsembleLinear
 from intrigue.precision import exact_float32, fast_float32
-from intrigue.wide import PRODUCT, wide_linear, wide_members
+from intrigue.wide import PRODUCT, member_product, product_alone, wide_linear, wide_members
 
 
 def rounded(tensor):
@@ -97,6 +97,21 @@ def test_rows_that_are_rounded_already_are_taken_as_they_are(bfloat16):
         found, wanted = wide_linear(layer, rows.bfloat16()), wide_linear(layer, rows)
     assert found.dtype == torch.float32
     assert torch.equal(found, wanted)
+
+
+@pytest.mark.parametrize("learning", [False, True])
+def test_rounded_rows_are_taken_wherever_layers_compute_in_float32(bfloat16, learning):
+    layer, rows = layer_and_rows(8, 6)
+    members, shared = members_and_rows()
+    low = rows.detach().bfloat16()
+    with fast_float32() if learning else exact_float32():
+        assert torch.equal(wide_linear(layer, low[0]), layer(low[0].float()))
+    with exact_float32():
+        assert torch.equal(wide_linear(layer, low), layer(low.float()))
+        torch.testing.assert_close(product_alone(layer, low) + layer.bias, layer(low.float()))
+        low = shared.detach().bfloat16()
+        assert torch.equal(wide_members(members, low), members(low.float()))
+        assert member_product(members, low).dtype == torch.float32
 
 
 def members_and_rows():

@@ -108,10 +108,13 @@ class TunedTable:
 
     @property
     def apart(self) -> list[str]:
-        """Domains in which the methods have no task in common, though some have runs."""
+        """Domains in which the methods have no task in common, though one has all of them."""
         shared = {domain_of(task) for task in self.tasks}
-        held = {domain_of(task) for column in self.results.scores.values() for task in column}
-        return [domain for domain in DOMAINS if domain in held - shared]
+        others = [domain for domain in DOMAINS if domain not in shared]
+        return [domain for domain in others if any(self._has(domain, label) for label in self.held)]
+
+    def _has(self, domain: str, label: str) -> bool:
+        return all(self.results.raw(self.held[label], task) for task in tasks_of(domain))
 
     def _aggregates(self, label: str) -> list[Row]:
         rows = []
@@ -120,9 +123,8 @@ class TunedTable:
             for kind in (KINDS if place == 0 else KINDS[:1]) if tasks else ():
                 rows.append(self._aggregate(label, kind, tasks, where, wanted))
         for domain in self.apart:
-            wanted = tasks_of(domain)
-            if all(self.results.raw(self.held[label], task) for task in wanted):
-                rows.append(self._aggregate(label, KINDS[0], wanted, f", {domain}", wanted))
+            if self._has(domain, label):
+                rows.append(self._aggregate(label, KINDS[0], tasks_of(domain), f", {domain}", tasks_of(domain)))
         return rows
 
     def _aggregate(self, label: str, kind: str, tasks: list[str], where: str, wanted: list[str]) -> Row:
@@ -235,12 +237,16 @@ class TunedTable:
             )  # fmt: skip
         return rows
 
+    def _beside(self) -> str:
+        apart = " and ".join(self.apart)
+        return f", but those of {apart}, which not all methods were run on" if apart else ""
+
     def _words(self) -> list[str]:
         words = [protocol(self.results), *missing(self.results, TASKS_12, [*METHODS])]
         if self.tasks and not self.whole:
             words.append(
-                f"Means are over {listed(self.tasks, 12)}. 'Here' is a published column on the same. What is claimed "
-                f"of all {len(TASKS_12)} tasks cannot be judged on them."
+                f"Means are over {listed(self.tasks, 12)}{self._beside()}. 'Here' is a published column on the same. "
+                f"What is claimed of all {len(TASKS_12)} tasks cannot be judged on them."
             )
         words.append(
             "Paper: its Table 4; it prints no means, these are of its columns. Rerun: the README of MOSS "
@@ -281,7 +287,9 @@ def missing(results: TunedResults, tasks: Sequence[str], methods: Sequence[str])
     gone = [label for label, name in names.items() if not any(results.raw(name, task) for task in tasks)]
     words = []
     if absent:
-        words.append(f"Missing: {len(absent)} of {len(tasks)} tasks ({listed(absent)}).")
+        others = any(results.raw(name, task) for name in results.scores for task in absent)
+        counting = " in runs that count" if others else ""
+        words.append(f"Missing: {len(absent)} of {len(tasks)} tasks{counting} ({listed(absent)}).")
     if gone:
         words.append(f"Missing: {listed(gone, 14)}.")
     for label, name in names.items():
