@@ -6,7 +6,7 @@ Plain, it is one product with the bias in it. Compiled, the bias is added apart:
 every row of the result, where a compiler adds it on the way out. Then it is the first of these that fits, or else one
 product:
 
-    up to FEW outputs               sums, fused with what comes before
+    up to FEW outputs                  sums, fused with what comes before
     learning, on a GPU                 `in` filled up with zeros to a multiple of FOUR: the fast kernels for
                                        TensorFloat-32 take rows of 16 bytes at a time
     on a GPU, nobody asks for          float32 in three parts by matrix units (`expansion`), where that pays: scores
