@@ -9,47 +9,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 from study_rows import LINE, rows_of
+from urlb_made import judge, tuning, world
 
 from intrigue.cli import main
 from intrigue.errors import ConfigError
 from intrigue.scores.urlb import EXPERTS
 from intrigue.scores.urlb_published import PAPER_12, PAPER_BOLD, RERUN, RERUN_TASKS, TASKS_12, shares, tasks_of
-from intrigue.studies import urlb_picture
 from intrigue.studies.curve_names import Name
 from intrigue.studies.fig6 import TASKS, all_the_way, comparable
 from intrigue.studies.registry import STUDIES
 from intrigue.studies.urlb_methods import METHODS, RIVALS, label_of, method_of
-from intrigue.studies.urlb_recheck import recheck_table4
 from intrigue.studies.urlb_results import tuned_results
-from intrigue.studies.urlb_runs import COLUMNS, Tuning, gathered
+from intrigue.studies.urlb_runs import COLUMNS, Tuning
 
 
 @pytest.fixture(autouse=True)
 def _few_resamples(monkeypatch):
     """Differences here are certain or nil; a tenth of the resamples says so as well."""
     monkeypatch.setattr("intrigue.scores.aggregate.RESAMPLES", 200)
-
-
-def tuning(task, method, share, seed=0, snapshot=2_000_000, frames=100_000, changes="", preset=None):
-    """A run whose two evaluations give half of its last score and that score, a share of the expert's."""
-    name = Name(preset or METHODS[method].preset, changes)
-    last = share * EXPERTS[task]
-    marks = np.array([frames / 2, frames])
-    return Tuning(task, name, seed, 0 if method == "scratch" else snapshot, marks, np.array([last / 2, last]))
-
-
-def world(values, tasks=TASKS_12, seeds=2, **changes):
-    """Runs of several methods that differ a little by seed."""
-    return [
-        tuning(task, method, share + 0.01 * seed, seed, **changes)
-        for method, share in values.items()
-        for task in tasks
-        for seed in range(seeds)
-    ]
-
-
-def judge(study, runs):
-    return STUDIES.get(study).cls().judge(tuned_results(runs))
 
 
 # --- what is published
@@ -246,77 +223,6 @@ def test_small_sizes_with_changes_keep_their_name(tmp_path):
     assert {row["preset"] for row in rows} == {"nnm-urlb-small"}
 
 
-def test_long_names_stay_within_the_picture(tmp_path, monkeypatch):
-    changes = "agent.batch=128 agent.capacity=50000 agent.hidden=256 agent.learning_starts=1000 reward.hidden=256"
-    runs = [tuning("walker_run", "NNM", 0.5), tuning("walker_run", "NNM", 0.4, changes=changes)]
-    figures = []
-    monkeypatch.setattr(urlb_picture, "_written", lambda figure, *_: figures.append(figure) or [])
-    urlb_picture.draw_scores(tuned_results(runs), tmp_path, "Table 4")
-    [figure] = figures
-    figure.draw_without_rendering()
-    [axes] = figure.axes
-    for label in axes.get_yticklabels():
-        assert label.get_window_extent().x0 >= 0, label.get_text()
-    assert " ".join(axes.get_yticklabels()[1].get_text().split()) == f"nnm-urlb {changes}"
-    assert axes.get_window_extent().width > 0.4 * figure.bbox.width
-
-
-def unlike_domains():
-    """NNM on three domains, the arm with eight environments; APT on the walker alone."""
-    quadruped, jaco = tasks_of("quadruped"), tasks_of("jaco")
-    return [
-        *world({"APT": 0.5, "NNM": 0.6}, tasks_of("walker"), seeds=1),
-        *world({"NNM": 0.4}, quadruped, seeds=1, snapshot=500_000),
-        *(tuning(task, "NNM", 0.2, changes="pool.num_envs=8", snapshot=100_000) for task in jaco),
-    ]
-
-
-def test_a_domain_that_methods_do_not_share_has_means_of_its_own():
-    rows = rows_of(judge("table4", unlike_domains()))
-    assert rows["mean, NNM, quadruped"].ours == "0.400" and rows["mean, NNM, quadruped"].verdict == "SHORT"
-    assert rows["mean, NNM, 8 environments, jaco"].ours == "0.200"
-    assert rows["mean, NNM, 8 environments, jaco"].verdict is None
-    assert "mean, APT, quadruped" not in rows and "mean, NNM, jaco" not in rows
-    assert rows["mean, NNM, walker"].ours == "0.600"
-    part = [run for run in unlike_domains() if run.task != "quadruped_jump"]
-    assert "mean, NNM, quadruped" not in rows_of(judge("table4", part)), "three of its four tasks"
-    words = " ".join(judge("table4", unlike_domains()).words)
-    assert "walker_walk, but those of quadruped and jaco, which not all methods were run on." in words
-    assert "Missing: 4 of 12 tasks in runs that count (jaco" in words
-    assert "but those of" not in " ".join(judge("table4", world({"APT": 0.5}, tasks_of("walker"))).words)
-
-
-def test_pictures_of_unlike_domains(tmp_path, monkeypatch):
-    figures = []
-    monkeypatch.setattr(urlb_picture, "_written", lambda figure, *_: figures.append(figure) or [])
-    results = tuned_results(unlike_domains())
-    urlb_picture.draw_scores(results, tmp_path, "Table 4")
-    urlb_picture.draw_tunings(results, TASKS, ("APT", "NNM"), tmp_path, "Figure 6")
-    means, curves = figures[:2]
-    part = [run for run in unlike_domains() if run.task != "jaco_reach_top_left"]
-    urlb_picture.draw_scores(tuned_results(part), tmp_path, "Table 4")
-    assert len(figures.pop().axes) == 2, "where nobody has all tasks, nothing of ours could be shown"
-    titles = [axes.get_title(loc) for axes in means.axes for loc in ("left", "center") if axes.get_title(loc)]
-    assert titles == ["walker, 4 tasks", "quadruped, 4 tasks", "jaco, 4 tasks"]
-    for figure in figures:
-        assert "jaco 100k, quadruped 500k, walker 2M frames without a reward" in figure.get_suptitle()
-        # What is published is of one environment: it has the colour of that, wherever it stands.
-        several = urlb_picture.color_of("NNM, 8 environments", ["APT", "NNM", "NNM, 8 environments"])
-        marks = [line for axes in figure.axes for line in axes.lines if line.get_marker() == "D"]
-        assert urlb_picture.FIXED["NNM"] in {mark.get_color() for mark in marks}
-        assert several not in {mark.get_color() for mark in marks}
-    assert any(line.get_color() == several for axes in curves.axes for line in axes.lines)
-
-
-def test_published_scores_stand_beside_several_environments_if_they_are_all_there_is(tmp_path, monkeypatch):
-    figures = []
-    monkeypatch.setattr(urlb_picture, "_written", lambda figure, *_: figures.append(figure) or [])
-    runs = [tuning(task, "NNM", 0.2, changes="pool.num_envs=8") for task in tasks_of("jaco")]
-    urlb_picture.draw_scores(tuned_results(runs), tmp_path, "Table 4")
-    [axes] = figures[0].axes
-    assert [line.get_marker() for line in axes.lines if line.get_marker() != "None"] == ["D", "o"]
-
-
 # --- figure 6
 
 
@@ -382,53 +288,3 @@ def test_table_from_a_file_of_the_command(capsys, tmp_path, monkeypatch):
     }
     assert main(["reproduce", "table4", "--from", "nowhere.csv", "--out", "other"]) == 2
     assert not Path("other").exists()
-
-
-def test_the_documentation_quotes_our_runs(monkeypatch):
-    monkeypatch.setattr("intrigue.scores.aggregate.RESAMPLES", 2000)  # as a study draws them
-    root = Path(__file__).parents[2]
-    page = (root / "docs" / "studies.md").read_text()
-    found = rows_of(judge("table4", gathered([root / "results" / "urlb-h200.csv"])))
-    for task in tasks_of("walker"):
-        cells = [found[f"{task}: {label}"].ours for label in ("scratch", "NNM")]
-        order = found[f"{task}: NNM above scratch"]
-        cells += [order.interval, order.verdict, str(PAPER_12["NNM"][task]), f"{EXPERTS[task]:g}"]
-        assert f"| `{task}` | {' | '.join(cells)} |" in page
-    order = found["mean, walker: NNM above scratch"]
-    cells = [*reversed(order.ours.split(" to ")), order.interval, order.verdict, found["mean, NNM, walker"].paper]
-    assert f"| mean share of the expert's | {' | '.join(cells)} | |" in page
-
-
-def test_the_documentation_quotes_our_runs_of_one_seed():
-    root = Path(__file__).parents[2]
-    page = (root / "docs" / "studies.md").read_text()
-    runs = gathered([root / "results" / "urlb-h200.csv"])
-    presets = ("disagreement-urlb", "apt-urlb", "nnm-ensemble-urlb", "nnmc-urlb", "nnm-urlb")
-    first = {
-        (run.name.preset, run.task): run.returns[-1] for run in runs if run.seed == 0 and run.snapshot == 2_000_000
-    }
-    published = [PAPER_12[label] for label in ("Disagreement", "APT")]
-    for task in tasks_of("walker"):
-        cells = [f"{first[preset, task]:.0f}" for preset in presets] + [str(column[task]) for column in published]
-        assert f"| `{task}` | {' | '.join(cells)} |" in page
-    means = [np.mean([first[preset, task] / EXPERTS[task] for task in tasks_of("walker")]) for preset in presets]
-    means += [shares(column, tasks_of("walker")).mean() for column in published]
-    assert f"| mean share of the expert's | {' | '.join(f'{mean:.3f}' for mean in means)} |" in page
-
-
-@pytest.mark.parametrize(("domain", "label"), [("quadruped", "NNM"), ("jaco", "NNM, 8 environments")])
-def test_the_documentation_quotes_our_runs_of_shorter_pretrainings(domain, label):
-    root = Path(__file__).parents[2]
-    page = (root / "docs" / "studies.md").read_text()
-    found = rows_of(judge("table4", gathered([root / "results" / "urlb-h200.csv"])))
-    for task in tasks_of(domain):
-        assert f"| `{task}` | {found[f'{task}: {label}'].ours} | {PAPER_12['NNM'][task]} | {EXPERTS[task]:g} |" in page
-    mean = found[f"mean, {label}, {domain}"]
-    assert f"| mean share of the expert's | {mean.ours} | {mean.paper} | |" in page
-
-
-def test_the_documentation_quotes_what_is_computed():
-    page = " ".join((Path(__file__).parents[2] / "docs" / "studies.md").read_text().split())
-    found = recheck_table4()
-    for sentence in found.words:
-        assert " ".join(sentence.split()) in page, sentence
