@@ -28,7 +28,7 @@ from torch import Tensor, library, nn
 
 from intrigue.mapped import seeds_first
 from intrigue.networks import EnsembleLinear
-from intrigue.triton_there import INTERPRETED, TRITON_WORKS
+from intrigue.triton_there import kernels_run_on
 from intrigue.wide import member_product, product_alone, wide_linear, wide_members
 
 MOST_OUTPUTS = 15  # more are the library's: each is a sum over a row, and a line of 16 in the gradient's products
@@ -66,7 +66,7 @@ def members_wide_then_narrow(wide: EnsembleLinear, narrow: EnsembleLinear, rows:
 def suits(device: torch.device, dtype: torch.dtype, width: int, outputs: int) -> bool:
     """Whether layers of these widths are the operator's. Nothing in it that torch.compile could not look into."""
     fits = width in WIDTHS and 1 <= outputs <= MOST_OUTPUTS
-    return fits and dtype == torch.float32 and TRITON_WORKS and (device.type == "cuda" or INTERPRETED)
+    return fits and dtype == torch.float32 and kernels_run_on(device)
 
 
 def _taken(p: Tensor, weight: Tensor) -> bool:

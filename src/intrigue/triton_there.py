@@ -6,6 +6,8 @@ import functools
 import importlib.util
 import os
 
+import torch
+
 from intrigue.compiled import CannotCompile, find_compiler
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"  # kernels as Python, on a CPU
@@ -31,3 +33,8 @@ def triton_works() -> bool:
 
 
 TRITON_WORKS = triton_works()
+
+
+def kernels_run_on(device: torch.device) -> bool:
+    """Whether they can be started on tensors there. Nothing in it that torch.compile could not look into."""
+    return TRITON_WORKS and (device.type == "cuda" or INTERPRETED)

@@ -29,7 +29,7 @@ from torch import Tensor, library, nn
 
 from intrigue.mapped import seeds_first
 from intrigue.precision import tf32_allowed
-from intrigue.triton_there import INTERPRETED, TRITON_WORKS
+from intrigue.triton_there import kernels_run_on
 
 MOST_INPUTS = 128  # more are cuBLAS's: all weights go through every program
 OUTPUTS = (32, 64, 128, 256, 512, 1024)  # powers of two, as Triton's blocks are; a row of more does not fit registers
@@ -64,7 +64,7 @@ class Trunk(nn.Sequential):
 def suits(device: torch.device, dtype: torch.dtype, width_in: int, width_out: int) -> bool:
     """Whether a trunk of these widths is the operator's. Nothing in it that torch.compile could not look into."""
     fits = 1 <= width_in <= MOST_INPUTS and width_out in OUTPUTS
-    return fits and dtype == torch.float32 and TRITON_WORKS and (device.type == "cuda" or INTERPRETED)
+    return fits and dtype == torch.float32 and kernels_run_on(device)
 
 
 def takes_kernel(device: torch.device, dtype: torch.dtype, width_in: int, width_out: int) -> bool:

@@ -59,10 +59,10 @@ def wide_members(layer: EnsembleLinear, rows: Tensor) -> Tensor:
 
 def member_product(layer: EnsembleLinear, rows: Tensor) -> Tensor:
     """The same before the bias is added, in the type it was multiplied in."""
-    low = takes_bfloat16()
+    kind = torch.bfloat16 if takes_bfloat16() else layer.weight.dtype
     # Rounded before they are shared: one copy for all.
-    shared, weight = (each.bfloat16() if low else each.to(layer.weight.dtype) for each in (rows, layer.weight))
-    return torch.bmm(shared.expand(len(weight), -1, -1), weight)
+    shared = rows.to(kind).expand(len(layer.weight), -1, -1)
+    return torch.bmm(shared, layer.weight.to(kind))
 
 
 def _product(x: Tensor, weight: Tensor) -> Tensor:

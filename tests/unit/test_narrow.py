@@ -8,6 +8,7 @@ from torch import library, nn
 
 from interpreted import found_by
 from intrigue import narrow as module
+from intrigue import triton_there
 from intrigue.agents.ddpg_nets import Actor
 from intrigue.cohort.stack import stack_modules
 from intrigue.narrow import MOST_OUTPUTS, NARROW, NARROW_BACKWARD, members_wide_then_narrow, suits, wide_then_narrow
@@ -187,7 +188,7 @@ def test_gradients_of_seeds_lie_as_their_weights_do(monkeypatch, seeds):
 
 
 def test_what_the_kernels_take(monkeypatch):
-    monkeypatch.setattr(module, "TRITON_WORKS", True)
+    monkeypatch.setattr(triton_there, "TRITON_WORKS", True)
     gpu, single = torch.device("cuda"), torch.float32
     assert suits(gpu, single, 1024, 6)
     assert suits(gpu, single, 32, MOST_OUTPUTS)
@@ -197,5 +198,5 @@ def test_what_the_kernels_take(monkeypatch):
     assert not suits(gpu, single, 2048, 6)
     assert not suits(gpu, torch.float64, 1024, 6)
     assert not suits(torch.device("cpu"), single, 1024, 6)
-    monkeypatch.setattr(module, "TRITON_WORKS", False)
+    monkeypatch.setattr(triton_there, "TRITON_WORKS", False)
     assert not suits(gpu, single, 1024, 6)

@@ -18,10 +18,11 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from intrigue.cohort.adam_fused import Outlook, descend, kernels_run_on, look_ahead
+from intrigue.cohort.adam_fused import Outlook, descend, look_ahead
 from intrigue.cohort.stack import Stacked
 from intrigue.errors import RunError
 from intrigue.guard import skipping
+from intrigue.triton_there import kernels_run_on
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
 SETTINGS = ("betas", "eps", "weight_decay", "amsgrad", "maximize")  # of a group, all but the rate

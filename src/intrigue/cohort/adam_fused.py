@@ -11,14 +11,11 @@ from __future__ import annotations
 
 import itertools
 import math
-import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
-
-from intrigue.triton_there import triton_works
 
 BLOCK = 1024  # entries of a program
 WARPS = 4  # of 32 threads each, so that a thread reads two times 16 bytes of every tensor
@@ -102,11 +99,6 @@ def descend(
     # Kernels write past autograd, which would otherwise not notice that a saved tensor has changed.
     for each in (weights, firsts, seconds, steps):
         torch.autograd.graph.increment_version(list(each))
-
-
-def kernels_run_on(device: torch.device) -> bool:
-    """Whether tensors there can be handed to `adam_step`."""
-    return triton_works() and (device.type == "cuda" or os.environ.get("TRITON_INTERPRET") == "1")
 
 
 def _check(several: Sequence[Sequence[Tensor]], steps: Sequence[Tensor], places: Sequence[int]) -> None:
