@@ -1,4 +1,4 @@
-"""Triton's kernels by its interpreter, once for all test processes of a session."""
+"""What a script found out about Triton's kernels, once for all test processes of a session."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import pytest
 from filelock import FileLock
 
 
-def found_by(script: str, tmp_path_factory: pytest.TempPathFactory, *given: Path) -> Path:
+def found_by(script: str, tmp_path_factory: pytest.TempPathFactory, *given: Path | str) -> Path:
     """What `tests/SCRIPT GIVEN... FILE` wrote into its file; test processes side by side share it."""
     pytest.importorskip("triton", reason="Triton is published for Linux only")
     folder = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         folder = folder.parent  # of the whole session; each process has its own below
-    file = folder / f"{script}.found"
+    file = folder / "_".join((script, *(each for each in given if isinstance(each, str)), "found"))
     with FileLock(f"{file}.lock"):
         if not file.exists():
             unfinished = file.with_suffix(".unfinished")

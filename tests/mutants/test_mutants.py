@@ -40,6 +40,18 @@ MUTANTS = {
         '        use_products(cfg.run.products if runs[0].step == 0 else "float32")\n',
         "tests/faults/test_urlb_resume.py::test_products_of_bfloat16_are_taken_up_to_the_same_digest",
     ),
+    "a trunk says that it needs half of its memory": Mutant(
+        "trunk_kernels.py", "4 * (2 * CHUNK * (width_out + ROWS) + 1024)", "4 * (CHUNK * (width_out + ROWS) + 1024)",
+        "tests/unit/test_kernels_compile.py::test_all_kernels_compile",
+    ),
+    "a narrow layer's blocks do not fit registers": Mutant(
+        "narrow_kernels.py", "TALL, COLUMNS = 32, 128", "TALL, COLUMNS = 64, 256",
+        "tests/unit/test_kernels_compile.py::test_hardly_anything_spills",
+    ),
+    "a kernel that no GPU takes": Mutant(
+        "smallest_kernel.py", "    for place in range(k):\n", "    for place in list(range(k)):\n",
+        "tests/unit/test_kernels_compile.py::test_all_kernels_compile",
+    ),
     "gae runs over environments": Mutant(
         "returns.py",
         "    delta = reward + discount * next_value * ~terminated - value\n    goes_on = ~(terminated | truncated)\n",

@@ -75,6 +75,7 @@ def reproduce(
             "budget": None if recheck_paper or sources else budget,
             "headline": conclusion.headline,
             "rows": [asdict(row) for row in conclusion.rows],
+            "boards": [asdict(board) for board in conclusion.boards],
             "figures": conclusion.figures,
             "words": list(conclusion.words),
             "files": [str(path) for path in conclusion.files],

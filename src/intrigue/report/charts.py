@@ -46,6 +46,7 @@ STYLE: dict[str, Any] = {
 CHART_INCHES = (5.6, 3.9)
 LEGEND_INCHES = 1.3  # of a chart's height; ours: a third. A higher legend makes the chart higher, not its curves flat
 PNG_DPI = 200
+MARGIN = 0.09  # inches around each panel: twice matplotlib's, whose labels touch the picture's edge
 
 
 @dataclass(frozen=True)
@@ -77,8 +78,9 @@ def drawing() -> Iterator[None]:
 def new_figure(width: float, height: float) -> Figure:
     """An empty figure that lays itself out."""
     from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-    return Figure(figsize=(width, height), layout="constrained")
+    return Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=MARGIN, h_pad=MARGIN))
 
 
 def legend_below(figure: Figure, handles: Sequence[Line2D], columns: int, **style: Any) -> Legend:

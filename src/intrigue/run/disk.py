@@ -189,7 +189,7 @@ def storage(path: Path, needed: int | None = None) -> Iterator[None]:
         sizes = {"needed": needed, "free": free}
         known = "".join(f", {name} {count} bytes" for name, count in sizes.items() if count is not None)
         code = errno.errorcode.get(error.errno or 0, "error")
-        advice = "make room or choose another place, then use `intrigue resume`"
+        advice = "make room or choose another place and start again; a run goes on with `intrigue resume`"
         if error.errno in NOT_ALLOWED:
             advice = "choose a place that can be written to"
         raise StorageError(

@@ -95,6 +95,15 @@ SCORE_COLUMNS = {
 
 
 @dataclass(frozen=True)
+class Board:
+    """A table that nothing is judged in: what others printed and what was found here, in their own form."""
+
+    title: str
+    headings: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True)
 class Conclusion:
     """What came out: the table, what it means in words, and the files made."""
 
@@ -104,6 +113,7 @@ class Conclusion:
     files: Sequence[Path] = field(default_factory=list)
     columns: Mapping[str, str] = field(default_factory=lambda: PLAIN_COLUMNS)
     figures: Mapping[str, Any] = field(default_factory=dict)  # the numbers behind the words, for `--json`
+    boards: Sequence[Board] = ()
 
     def cells(self, row: Row) -> list[str]:
         """The row's texts, column by column."""

@@ -7,7 +7,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from intrigue.studies.base import Conclusion
+from intrigue.studies.base import Board, Conclusion
 
 ROOMY = 110  # characters
 WORD = 16  # characters: with longer words in one piece a window of 80 would break numbers instead
@@ -15,8 +15,11 @@ COLORS = {"PASS": "green", "SHORT": "yellow", "FAIL": "red"}
 
 
 def show(title: str, what: str, conclusion: Conclusion) -> None:
-    """Print the table, the words, the files and, last, the headline; `what` says what the table is of."""
+    """Print boards, the table, the words, the headline and, last, the files; `what` says what the table is of."""
     console = Console(highlight=False)
+    for board in conclusion.boards:
+        console.print(_drawn(board))
+        console.print()
     table = Table(title=f"{title} ({what})", title_justify="left")
     cells = [conclusion.cells(row) for row in conclusion.rows]
     # A column without a single entry would only make the others narrow.
@@ -37,6 +40,15 @@ def show(title: str, what: str, conclusion: Conclusion) -> None:
     for path in conclusion.files:
         # Not through rich: a path must stay on one line to be copied.
         print(path)
+
+
+def _drawn(board: Board) -> Table:
+    table = Table(title=board.title, title_justify="left")
+    for heading in board.headings:
+        table.add_column(heading, overflow="fold")
+    for row in board.rows:
+        table.add_row(*(Text(cell) for cell in row))
+    return table
 
 
 def _keep_words(table: Table, quantities: list[str], console: Console) -> None:

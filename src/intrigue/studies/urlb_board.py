@@ -1,0 +1,66 @@
+"""Table 4 in the form the paper prints it, a board per domain: methods by tasks, every published score and ours.
+
+    walker             flip       run        …
+    Disagreement paper 407 ± 75   291 ± 81
+                 rerun 313 ± 8    166 ± 9
+                 ours  562        319
+
+All twelve tasks are there, whatever was run: `urlb_table` judges what was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from intrigue.report.charts import short_count
+from intrigue.scores.urlb import EXPERTS
+from intrigue.scores.urlb_published import DOMAINS, PAPER_12, tasks_of
+from intrigue.studies.base import Board
+from intrigue.studies.urlb_methods import FINETUNE_FRAMES, METHODS, PRETRAIN_FRAMES
+from intrigue.studies.urlb_results import TunedResults
+from intrigue.studies.urlb_table import TunedTable, returns_text
+
+ABSENT = "-"
+
+
+def boards(table: TunedTable) -> list[Board]:
+    """One per domain, with the same methods in each that has something to say of them."""
+    return [_board(table, domain) for domain in DOMAINS]
+
+
+def _board(table: TunedTable, domain: str) -> Board:
+    tasks = tasks_of(domain)
+    labels = [*METHODS, *(label for label in table.held if label not in METHODS)]
+    lines = [line for label in labels for line in _lines(table, label, tasks)]
+    rows = [("expert", "URLB", *(f"{EXPERTS[task]:g}" for task in tasks)), *lines]
+    short = [task.removeprefix(f"{domain}_").removeprefix("reach_") for task in tasks]
+    return Board(f"{domain}: mean returns{_budget(table.results, domain)}", ("method", "by", *short), rows)
+
+
+def _budget(results: TunedResults, domain: str) -> str:
+    """What ours were given, where it is not what the published were: they stand side by side."""
+    given = (results.snapshots.get(domain, PRETRAIN_FRAMES), results.frames)
+    nominal = (PRETRAIN_FRAMES, FINETUNE_FRAMES)
+    told = [" + ".join(map(short_count, each)) for each in (given, nominal)]
+    return "" if given == nominal else f" (ours {told[0]} frames, published {told[1]})"
+
+
+def _lines(table: TunedTable, label: str, tasks: Sequence[str]) -> list[Sequence[str]]:
+    """What the paper, the rerun and we have of a method, a line each; none of who has nothing."""
+    method = METHODS.get(label)
+    # The paper's column stands beside two readings of NNM; it is printed once, where it has its own name.
+    paper = PAPER_12.get(label, {})
+    rerun = method.rerun_column if method else {}
+    cells: dict[str, Callable[[str], str]] = {
+        "paper": lambda task: str(paper.get(task, ABSENT)),
+        "rerun": lambda task: str(rerun.get(task, ABSENT)),
+        "ours": lambda task: _ours(table, label, task),
+    }
+    found = {source: [cell(task) for task in tasks] for source, cell in cells.items()}
+    held = [(source, line) for source, line in found.items() if set(line) != {ABSENT}]
+    return [("" if place else label, source, *line) for place, (source, line) in enumerate(held)]
+
+
+def _ours(table: TunedTable, label: str, task: str) -> str:
+    raw = table.results.raw(table.held[label], task) if label in table.held else ()
+    return returns_text(raw) if raw else ABSENT

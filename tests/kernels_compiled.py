@@ -1,0 +1,141 @@
+"""Run as a script: every Triton kernel compiled for GPUs of these kinds, none of which has to be there.
+
+    python kernels_compiled.py KINDS FOUND    90,86 in; [{kind, case, module, kernel, shared, spilled}, …] as JSON out
+
+Our own launchers are called, with tensors on a CPU, and every launch is made a compilation. The interpreter shows that
+a kernel computes what it should; it takes much that a compiler does not. A process of its own, because Triton has one
+driver at a time.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import torch
+from triton import knobs
+from triton.backends.compiler import GPUTarget
+from triton.runtime import driver
+from triton.runtime.jit import JITFunction
+
+from intrigue import expansion_kernel, narrow_kernels, smallest_kernel, trunk_kernels
+from intrigue.cohort import dice_kernel
+from intrigue.cohort.adam_fused import Outlook, descend, look_ahead
+from intrigue.nuclear import fused
+from intrigue.nuclear.source import stack_source
+
+BATCH = 1024  # as in URLB
+LOW = torch.bfloat16
+
+
+class Absent:
+    """A driver of a GPU that is not there: enough to compile for it, not to launch."""
+
+    def __init__(self, kind: int) -> None:
+        self.kind = kind
+
+    def get_current_device(self) -> int:
+        return self.kind  # under which Triton keeps what it compiled
+
+    def get_current_stream(self, device: int) -> int:
+        return 0
+
+    def get_current_target(self) -> GPUTarget:
+        return GPUTarget("cuda", self.kind, 32)
+
+
+def trunk(width_in: int, width_out: int, *, exact: bool, low: bool) -> None:
+    x, weight, each = torch.zeros(BATCH, width_in), torch.zeros(width_out, width_in), torch.zeros(width_out)
+    type_ = LOW if low else torch.float32
+    trunk_kernels.forward(x, weight, each, each, each, 1e-5, exact, type_)
+    dy = torch.zeros(BATCH, width_out, dtype=type_)
+    trunk_kernels.backward(dy, x, weight, each, each, each, 1e-5, exact, not exact)
+
+
+def narrow(width: int, outputs: int, *, low: bool) -> None:
+    p, weight = torch.zeros(BATCH, width, dtype=LOW if low else torch.float32), torch.zeros(outputs, width)
+    narrow_kernels.forward(p, torch.zeros(width), weight, torch.zeros(outputs))
+    narrow_kernels.backward(torch.zeros(BATCH, outputs), p, torch.zeros(width), weight, True)
+
+
+def adam() -> None:
+    several = [[torch.zeros(4097), torch.zeros(7)] for _ in range(4)]
+    steps, outlook = [torch.zeros(()), torch.zeros(())], Outlook.blank(2, torch.device("cpu"))
+    losses, refused = torch.zeros(3), torch.zeros(3)
+    look_ahead(outlook, steps, torch.tensor(1e-4), betas=(0.9, 0.999), losses=losses, refused=refused)
+    descend(*several, steps, outlook, places=[0, 1], betas=(0.9, 0.999), eps=1e-8)
+
+
+def split() -> None:
+    rows = torch.zeros(BATCH, 512)
+    expansion_kernel.split(rows, rows, torch.zeros(BATCH))
+
+
+def dice() -> None:
+    states = torch.zeros(1, 2, dtype=torch.int64)
+    dice_kernel.roll(states, torch.zeros(1, BATCH, 6), True)
+    dice_kernel.roll(states, torch.zeros(1, BATCH, dtype=torch.float64), False)
+
+
+def nuclear(*shape: int, center: str = "none") -> None:
+    fused.norms(stack_source(torch.zeros(shape)), "ratio", center)
+
+
+# Sizes of URLB's networks and of the widest that kernels take: those need most of a GPU.
+CASES = {
+    "trunk 30 to 1024": lambda: trunk(30, 1024, exact=False, low=True),
+    "trunk 128 to 1024": lambda: trunk(128, 1024, exact=False, low=False),
+    "trunk 24 to 512, exact": lambda: trunk(24, 512, exact=True, low=False),
+    "trunk 1 to 32": lambda: trunk(1, 32, exact=True, low=False),
+    "narrow 1024 to 1": lambda: narrow(1024, 1, low=True),
+    "narrow 1024 to 15": lambda: narrow(1024, 15, low=True),
+    "narrow 32 to 6": lambda: narrow(32, 6, low=False),
+    "smallest 12 of 1024": lambda: smallest_kernel.smallest(torch.zeros(4, BATCH), 12),
+    "split": split,
+    "dice": dice,
+    "adam": adam,
+    "nuclear 5 x 512": lambda: nuclear(BATCH, 5, 512),
+    "nuclear 12 x 512": lambda: nuclear(BATCH, 12, 512, center="first"),
+    "nuclear 32 x 40": lambda: nuclear(8, 32, 40, center="mean"),
+}
+
+
+def spilled(kernel, kind: int) -> int:
+    """Bytes a lane that did not fit into registers, as NVIDIA's assembler tells them."""
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder, "kernel.ptx")
+        source.write_text(kernel.asm["ptx"])
+        suffix = "a" if kind >= 90 else ""
+        assembler = knobs.nvidia.ptxas_blackwell if kind >= 100 else knobs.nvidia.ptxas
+        command = [assembler.path, "-v", f"--gpu-name=sm_{kind}{suffix}", str(source), "-o", str(Path(folder, "out"))]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return max(int(number) for number in re.findall(r"(\d+) bytes spill stores", done.stderr))
+
+
+def main(kinds: str, file: str) -> None:
+    found, at = [], {}
+    run = JITFunction.run
+
+    def compile_only(kernel, *given, grid, warmup, **options):
+        made = run(kernel, *given, grid=grid, warmup=True, **options)
+        named = {"module": kernel.__module__, "kernel": kernel.__name__}
+        found.append({**at, **named, "shared": made.metadata.shared, "spilled": spilled(made, at["kind"])})
+        return made
+
+    JITFunction.run = compile_only
+    with tempfile.TemporaryDirectory() as cache, knobs.cache.scope():
+        knobs.cache.dir = cache  # so that something is compiled
+        for kind in map(int, kinds.split(",")):
+            driver.set_active(Absent(kind))
+            for case, launch in CASES.items():
+                at.update(kind=kind, case=case)
+                launch()
+    Path(file).write_text(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
