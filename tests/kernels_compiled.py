@@ -1,6 +1,7 @@
 """Run as a script: every Triton kernel compiled for GPUs of these kinds, none of which has to be there.
 
-    python kernels_compiled.py KINDS FOUND    90,86 in; [{kind, case, module, kernel, shared, spilled}, …] as JSON out
+    python kernels_compiled.py KINDS FOUND    90,86 in; as JSON out: "compiled", [{kind, case, module, kernel, shared,
+                                              spilled}, …], and "refused", {kind and case: why}
 
 Our own launchers are called, with tensors on a CPU, and every launch is made a compilation. The interpreter shows that
 a kernel computes what it should; it takes much that a compiler does not. A process of its own, because Triton has one
@@ -117,7 +118,7 @@ def spilled(kernel, kind: int) -> int:
 
 
 def main(kinds: str, file: str) -> None:
-    found, at = [], {}
+    found, refused, at = [], {}, {}
     run = JITFunction.run
 
     def compile_only(kernel, *given, grid, warmup, **options):
@@ -133,8 +134,11 @@ def main(kinds: str, file: str) -> None:
             driver.set_active(Absent(kind))
             for case, launch in CASES.items():
                 at.update(kind=kind, case=case)
-                launch()
-    Path(file).write_text(json.dumps(found))
+                try:
+                    launch()
+                except Exception as error:  # of the compiler, which has many; the other cases are wanted too
+                    refused[f"{kind} {case}"] = f"{type(error).__name__}: {error}"
+    Path(file).write_text(json.dumps({"compiled": found, "refused": refused}))
 
 
 if __name__ == "__main__":
