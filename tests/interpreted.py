@@ -20,7 +20,7 @@ def found_by(script: str, tmp_path_factory: pytest.TempPathFactory, *given: Path
     file = folder / "_".join((script, *(each for each in given if isinstance(each, str)), "found"))
     with FileLock(f"{file}.lock"):
         if not file.exists():
-            unfinished = file.with_suffix(".unfinished")
+            unfinished = file.with_name(f"{file.name}.unfinished")
             command = [sys.executable, str(Path(__file__).with_name(script)), *map(str, given), str(unfinished)]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             assert done.returncode == 0, done.stderr[-3000:]

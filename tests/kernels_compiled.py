@@ -86,7 +86,7 @@ def nuclear(*shape: int, center: str = "none") -> None:
     fused.norms(stack_source(torch.zeros(shape)), "ratio", center)
 
 
-# Sizes of URLB's networks and of the widest that kernels take: those need most of a GPU.
+# Sizes of URLB's networks, of the widest that kernels take, which need most of a GPU, and others that take fewer warps.
 CASES = {
     "trunk 30 to 1024": lambda: trunk(30, 1024, exact=False, low=True),
     "trunk 128 to 1024": lambda: trunk(128, 1024, exact=False, low=False),
@@ -94,6 +94,8 @@ CASES = {
     "trunk 1 to 32": lambda: trunk(1, 32, exact=True, low=False),
     "narrow 1024 to 1": lambda: narrow(1024, 1, low=True),
     "narrow 1024 to 15": lambda: narrow(1024, 15, low=True),
+    "narrow 256 to 15": lambda: narrow(256, 15, low=False),
+    "narrow 128 to 6": lambda: narrow(128, 6, low=True),
     "narrow 32 to 6": lambda: narrow(32, 6, low=False),
     "smallest 12 of 1024": lambda: smallest_kernel.smallest(torch.zeros(4, BATCH), 12),
     "split": split,

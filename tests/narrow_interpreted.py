@@ -1,6 +1,7 @@
 """Run as a script: the kernels of `intrigue::narrow` on a CPU, through Triton's interpreter.
 
-    python narrow_interpreted.py FOUND    {name: {what: tensor}} of every case, again, of layers, of what is no number
+    python narrow_interpreted.py FOUND    {name: {what: tensor}} of every case, again, of layers, of what is no number,
+                                          and how often kernels were called
 
 A process of its own, because Triton decides at import whether it interprets.
 """
@@ -15,8 +16,10 @@ os.environ["TRITON_INTERPRET"] = "1"
 import torch
 from torch import nn
 
+from intrigue import narrow_kernels
 from intrigue.narrow import NARROW, members_wide_then_narrow, wide_then_narrow
 from intrigue.networks import EnsembleLinear
+from kernel_calls import counted
 from narrow_cases import CASES, computed, random_case
 
 
@@ -50,9 +53,14 @@ def by_what_is_no_number():
 
 def main(file: str) -> None:
     torch.set_num_threads(1)
+    calls = counted(narrow_kernels, "forward", "backward")
     found = {name: computed(case) for name, case in CASES.items()}
     again = {name: computed(case) for name, case in CASES.items() if name in ("130 1024 6 low", "mapped all")}
-    torch.save({"cases": found, "again": again, "layers": by_layers(), "no number": by_what_is_no_number()}, file)
+    told = {"cases": found, "again": again, "calls": dict(calls)}
+    calls.update(forward=0, backward=0)
+    told["layers"] = by_layers()
+    told["calls of layers"] = dict(calls)
+    torch.save({**told, "no number": by_what_is_no_number()}, file)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,9 @@ os.environ["TRITON_INTERPRET"] = "1"
 
 import torch
 
+from intrigue import trunk_kernels
 from intrigue.trunk import Trunk
+from kernel_calls import counted
 from trunk_cases import CASES, computed
 
 
@@ -33,9 +35,10 @@ def by_module():
 
 def main(file: str) -> None:
     torch.set_num_threads(1)
+    calls = counted(trunk_kernels, "forward", "backward")
     found = {name: computed(case) for name, case in CASES.items()}
     again = {name: computed(case) for name, case in CASES.items() if name in ("100 24 512", "mapped all")}
-    torch.save({"cases": found, "again": again, "module": by_module()}, file)
+    torch.save({"cases": found, "again": again, "calls": dict(calls), "module": by_module()}, file)
 
 
 if __name__ == "__main__":

@@ -16,9 +16,10 @@ def axis_first(those: Sequence[Tensor], in_dims: Sequence[int | None], size: int
 
 
 def seeds_first(those: Sequence[Tensor], in_dims: Sequence[int | None], size: int) -> tuple[list[Tensor], bool]:
-    """Each with the mapped axis in front, and whether it holds those of seeds within each map, one after the other.
+    """Each with the mapped axis in front, and whether seeds that they had already were put into it.
 
-    Of rows (B, H), the first of them, or (S, B, H) of seeds, and what goes with them. `in_dims` may go on behind them.
+    The first of them are rows: (B, H), or (S, B, H) of seeds. Mapped over M that is (M, B, H), or (M · S, B, H): the
+    seeds of the first map, then those of the second. `in_dims` may go on behind those given.
     """
     first = axis_first(those, in_dims[: len(those)], size)
     several = first[0].dim() == 4
@@ -27,4 +28,6 @@ def seeds_first(those: Sequence[Tensor], in_dims: Sequence[int | None], size: in
 
 def in_order(each: Tensor) -> Tensor:
     """Each seed's numbers without gaps, as kernels read them; seeds that share them still do."""
-    return each if each[0].is_contiguous() else each.contiguous()
+    if each[0].is_contiguous():
+        return each
+    return each[:1].contiguous().expand_as(each) if each.stride(0) == 0 else each.contiguous()

@@ -3,9 +3,9 @@
     y = max(p + b, 0) Wᵀ + c        p = x Vᵀ, the wide product (`wide`); W (A, H)
 
 As layers of their own they are eight kernels and more: in an update of `nnm-urlb` an actor's last layer alone took 22
-to 32 µs, beside other work, and its gradient some 50. The kernels (`narrow_kernels`) read p once each way, and took 7
-to 9 and 14 to 20 in one on another machine, where sums of what programs leave take some 10 more (two H200s,
-`results/urlb-h200.json`).
+to 32 µs, beside other work, and its gradient some 50. The kernels (`narrow_kernels`) read p once each way. In an update
+on another machine they took 7 to 9 and 14 to 20 µs; sums of what their programs leave took some 10 more on a third
+(H200s all, `results/urlb-h200.json`).
 
 The custom operators are opaque to torch.compile and graph capture:
 

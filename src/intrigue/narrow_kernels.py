@@ -112,7 +112,7 @@ def forward(p: Tensor, bias: Tensor, weight: Tensor, last: Tensor) -> Tensor:
         given = [in_order(each) for each in (p, bias, weight, last)]
         strides = [each.stride(0) for each in given]
         _forward[triton.cdiv(count, ROWS), seeds](
-            *given, y, count, *strides, A=outputs, H=width, ROWS=ROWS, num_warps=_warps(width)
+            *given, y, count, *strides, A=outputs, H=width, ROWS=ROWS, num_warps=8 if width >= 512 else 4
         )
     return y
 
@@ -131,10 +131,7 @@ def backward(dy: Tensor, p: Tensor, bias: Tensor, weight: Tensor, wants_sums: bo
         strides = [each.stride(0) for each in given]
         _backward[blocks, width // columns, seeds](
             dy.contiguous(), *given, dp, sums, count, *strides,
-            A=outputs, H=width, TALL=TALL, COLUMNS=columns, LINES=LINES, SUMS=wants_sums, num_warps=_warps(width),
+            A=outputs, H=width, TALL=TALL, COLUMNS=columns, LINES=LINES, SUMS=wants_sums,
+            num_warps=8 if columns == COLUMNS else 4,
         )  # fmt: skip
     return dp, sums
-
-
-def _warps(width: int) -> int:
-    return 8 if width >= 512 else 4

@@ -33,8 +33,9 @@ def triton_works() -> bool:
 
 
 TRITON_WORKS = triton_works()
+NVIDIA = torch.version.hip is None  # AMD's GPUs are called "cuda" too, and have no TensorFloat-32 in three parts
 
 
 def kernels_run_on(device: torch.device) -> bool:
     """Whether they can be started on tensors there. Nothing in it that torch.compile could not look into."""
-    return TRITON_WORKS and (device.type == "cuda" or INTERPRETED)
+    return TRITON_WORKS and ((device.type == "cuda" and NVIDIA) or INTERPRETED)

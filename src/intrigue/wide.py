@@ -33,7 +33,7 @@ def wide_linear(layer: nn.Module, rows: Tensor) -> Tensor:
     """What the layer, which must have a bias, gives for rows (..., K) of its type or already rounded; in its type."""
     assert isinstance(layer, nn.Linear)
     if rows.dim() < 2 or not takes_bfloat16():
-        plain: Tensor = layer(rows.to(layer.weight.dtype))
+        plain: Tensor = layer(_as_they_were(rows, layer))
         return plain
     return product_alone(layer, rows).to(layer.bias.dtype) + layer.bias
 
@@ -41,7 +41,7 @@ def wide_linear(layer: nn.Module, rows: Tensor) -> Tensor:
 def product_alone(layer: nn.Linear, rows: Tensor) -> Tensor:
     """The same before the bias is added, in the type it was multiplied in; of two axes at least."""
     if not takes_bfloat16():
-        plain: Tensor = functional.linear(rows.to(layer.weight.dtype), layer.weight)
+        plain: Tensor = functional.linear(_as_they_were(rows, layer), layer.weight)
         return plain
     spare = -layer.in_features % EIGHT
     factors = (functional.pad(each, (0, spare)).bfloat16() for each in (rows.flatten(0, -2), layer.weight))
@@ -52,17 +52,22 @@ def product_alone(layer: nn.Linear, rows: Tensor) -> Tensor:
 def wide_members(layer: EnsembleLinear, rows: Tensor) -> Tensor:
     """(B, in), shared by M members, -> (M, B, out) in the layer's type."""
     if not takes_bfloat16():
-        plain: Tensor = layer(rows.to(layer.weight.dtype))
+        plain: Tensor = layer(_as_they_were(rows, layer))
         return plain
     return member_product(layer, rows).to(layer.bias.dtype) + layer.bias
 
 
 def member_product(layer: EnsembleLinear, rows: Tensor) -> Tensor:
     """The same before the bias is added, in the type it was multiplied in."""
-    kind = torch.bfloat16 if takes_bfloat16() else layer.weight.dtype
+    low = takes_bfloat16()
     # Rounded before they are shared: one copy for all.
-    shared = rows.to(kind).expand(len(layer.weight), -1, -1)
-    return torch.bmm(shared, layer.weight.to(kind))
+    shared = rows.bfloat16() if low else _as_they_were(rows, layer)
+    return torch.bmm(shared.expand(len(layer.weight), -1, -1), layer.weight.bfloat16() if low else layer.weight)
+
+
+def _as_they_were(rows: Tensor, layer: nn.Linear | EnsembleLinear) -> Tensor:
+    """Rounded rows in the layer's type. Of any other type they are left alone, and a wrong one is refused."""
+    return rows.to(layer.weight.dtype) if rows.dtype == torch.bfloat16 else rows
 
 
 def _product(x: Tensor, weight: Tensor) -> Tensor:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 import torch
 
+import intrigue
 from intrigue.lengths import lengths
 from intrigue.plain_dynamics import PlainDynamics
 from intrigue.spaces import ActionSpec
+
+NORMS = re.compile(r"(vector_norm|linalg\.norm|\.norm)\(")
 
 
 def in_both_ways(function):
@@ -42,6 +48,13 @@ def test_norms_are_compiled_with_their_axis():
     model = PlainDynamics(8, ActionSpec("continuous", low=(-1.0,), high=(1.0,)), 6)
     torch.compile(lambda *given: model(*given), backend=look)(*torch.randn(2, 1, 16, 8), torch.rand(1, 16, 1))
     assert [each["keepdim"] for each in asked] == [True, True]
+
+
+def test_nothing_that_learns_takes_norms_otherwise():
+    """Those named here have no gradient: distances of neighbours, singular values' denominators, a start of weights."""
+    source = Path(intrigue.__file__).parent
+    found = {str(file.relative_to(source)) for file in source.rglob("*.py") if NORMS.search(file.read_text())}
+    assert found == {"lengths.py", "neighbours.py", "nuclear/reference.py", "bench/matrices.py", "networks.py"}
 
 
 @pytest.mark.parametrize("actions", [1, 2])

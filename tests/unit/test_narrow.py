@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from torch import library, nn
@@ -49,6 +50,12 @@ def interpreted(tmp_path_factory):
 @pytest.mark.parametrize("name", CASES)
 def test_kernels(interpreted, name):
     check(interpreted["cases"][name], CASES[name])
+
+
+def test_kernels_were_taken(interpreted):
+    """Of every case and again; and once for each pair of layers. What stands in for them gives the same numbers."""
+    assert min(interpreted["calls"].values()) >= len(CASES) + len(interpreted["again"])
+    assert min(interpreted["calls of layers"].values()) >= len(interpreted["layers"])
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -128,6 +135,24 @@ def test_operator_keeps_its_promises_to_torch(lead):
             library.opcheck(NARROW_BACKWARD, (case.dy, *plain[:3], sums))
 
 
+@pytest.mark.parametrize("lead", [(3,), (2, 3)])
+def test_mapped_once_and_twice(lead):
+    case = random_case(6, 32, 2, lead=lead, seed=3)
+
+    def mapped(function):
+        return torch.func.vmap(function) if len(lead) == 1 else torch.func.vmap(torch.func.vmap(function))
+
+    y = mapped(NARROW)(*case.given)
+    dp, parts = mapped(lambda *each: NARROW_BACKWARD(*each, True))(case.dy, *case.given[:3])
+    for where in np.ndindex(*lead):
+        alone = expected(case._replace(given=tuple(each[where] for each in case.given), dy=case.dy[where]))
+        *weight, bias = parts[where].sum(-2)
+        found = {"y": y[where], "p": dp[where], "bias": bias, "weight": torch.stack(weight)}
+        for what, each in found.items():
+            assert each.shape == alone[what].shape, what
+            assert distance(each, alone[what]) < 1e-5, what
+
+
 def layers():
     torch.manual_seed(3)
     wide, narrow = nn.Linear(7, 64), nn.Linear(64, 3)
@@ -198,5 +223,8 @@ def test_what_the_kernels_take(monkeypatch):
     assert not suits(gpu, single, 2048, 6)
     assert not suits(gpu, torch.float64, 1024, 6)
     assert not suits(torch.device("cpu"), single, 1024, 6)
+    monkeypatch.setattr(triton_there, "NVIDIA", False)
+    assert not suits(gpu, single, 1024, 6)
+    monkeypatch.setattr(triton_there, "NVIDIA", True)
     monkeypatch.setattr(triton_there, "TRITON_WORKS", False)
     assert not suits(gpu, single, 1024, 6)

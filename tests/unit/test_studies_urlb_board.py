@@ -66,14 +66,44 @@ def test_the_papers_column_is_printed_once_and_other_readings_have_lines_of_thei
     cells = cells_of(boards_of(runs)["walker"])
     assert {source for method, source in cells if method == "NNM ensemble"} == {"ours"}
     assert cells["NNM, 8 environments", "ours"] == ["-", "239", "-", "-"]
+    methods = [method for method, source in cells if source == "ours"]
+    assert methods == ["NNM", "NNM, 8 environments", "NNM ensemble"]
+
+
+def test_runs_of_no_known_method_stand_last():
+    runs = [tuning("walker_run", "NNM", 0.5), tuning("walker_run", "NNM", 0.3, changes="agent.batch=256")]
+    assert boards_of(runs)["walker"].rows[-1] == ("nnm-urlb agent.batch=256", "ours", "-", "239", "-", "-")
 
 
 def test_other_budgets_than_the_published_are_said_above():
     runs = world({"NNM": 0.5}, tasks=["walker_run"]) + world({"NNM": 0.5}, tasks=["quadruped_run"], snapshot=500_000)
     titles = {domain: board.title for domain, board in boards_of(runs).items()}
     assert titles["walker"] == "walker: mean returns"
-    assert titles["quadruped"] == "quadruped: mean returns (ours 500k + 100k frames, published 2M + 100k)"
+    assert titles["quadruped"] == "quadruped: mean returns (ours 500k + 100k frames; published 2M + 100k)"
     assert titles["jaco"] == "jaco: mean returns"
+
+
+@pytest.mark.parametrize(
+    ("method", "frames", "told"),
+    [
+        ("scratch", 100_000, ""),
+        ("scratch", 50_000, " (ours 0 + 50k frames; published 2M + 100k)"),
+        ("NNM", 50_000, " (ours 2M + 50k frames; published 2M + 100k)"),
+    ],
+)
+def test_only_what_ours_were_given_is_said(method, frames, told):
+    """No pre-training is made up where there was none, and nothing is said of a domain without a run."""
+    boards = boards_of([tuning("walker_run", method, 0.5, frames=frames)])
+    titles = {domain: board.title for domain, board in boards.items()}
+    plain = {domain: f"{domain}: mean returns" for domain in DOMAINS}
+    assert titles == {**plain, "walker": plain["walker"] + told}
+
+
+def test_laptop_sizes_are_said():
+    board = boards_of([tuning("walker_run", "NNM", 0.5, snapshot=2_000, frames=1_500, preset="nnm-urlb-small")])[
+        "walker"
+    ]
+    assert board.title == "walker: mean returns (ours 2k + 1.5k frames, laptop sizes; published 2M + 100k)"
 
 
 def test_a_window_of_80_characters_has_room(capsys, monkeypatch):

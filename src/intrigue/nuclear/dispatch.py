@@ -9,7 +9,6 @@ svd      float64 singular values; exact to float64, several times slower on a CP
 from __future__ import annotations
 
 import functools
-import os
 import warnings
 from typing import Literal, cast, get_args
 
@@ -17,7 +16,7 @@ import torch
 
 from intrigue.nuclear.contract import MatrixError, check_option
 from intrigue.nuclear.native import library
-from intrigue.triton_there import triton_lacks, triton_works
+from intrigue.triton_there import INTERPRETED, triton_lacks, triton_works
 
 Method = Literal["triton", "native", "gram", "svd"]
 METHODS: tuple[Method, ...] = get_args(Method)
@@ -55,7 +54,7 @@ def resolve_method(name: str, device: torch.device, dtype: torch.dtype, n: int, 
             'Pass method="auto", which takes any size.'
         )
     home = {"triton": "cuda", "native": "cpu"}.get(method, device.type)
-    if device.type != home and not (method == "triton" and os.environ.get("TRITON_INTERPRET") == "1"):
+    if device.type != home and not (method == "triton" and INTERPRETED):
         raise MatrixError(
             f'method: "{method}" runs on {home}, the matrices are on {device.type}. Move them, or pass method="auto".'
         )

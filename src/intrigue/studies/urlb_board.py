@@ -14,9 +14,9 @@ from collections.abc import Callable, Sequence
 
 from intrigue.report.charts import short_count
 from intrigue.scores.urlb import EXPERTS
-from intrigue.scores.urlb_published import DOMAINS, PAPER_12, tasks_of
+from intrigue.scores.urlb_published import DOMAINS, PAPER_12, domain_of, tasks_of
 from intrigue.studies.base import Board
-from intrigue.studies.urlb_methods import FINETUNE_FRAMES, METHODS, PRETRAIN_FRAMES
+from intrigue.studies.urlb_methods import FINETUNE_FRAMES, METHODS, PRETRAIN_FRAMES, method_of
 from intrigue.studies.urlb_results import TunedResults
 from intrigue.studies.urlb_table import TunedTable, returns_text
 
@@ -30,19 +30,29 @@ def boards(table: TunedTable) -> list[Board]:
 
 def _board(table: TunedTable, domain: str) -> Board:
     tasks = tasks_of(domain)
-    labels = [*METHODS, *(label for label in table.held if label not in METHODS)]
-    lines = [line for label in labels for line in _lines(table, label, tasks)]
+    lines = [line for label in _labels(table) for line in _lines(table, label, tasks)]
     rows = [("expert", "URLB", *(f"{EXPERTS[task]:g}" for task in tasks)), *lines]
     short = [task.removeprefix(f"{domain}_").removeprefix("reach_") for task in tasks]
     return Board(f"{domain}: mean returns{_budget(table.results, domain)}", ("method", "by", *short), rows)
 
 
+def _labels(table: TunedTable) -> list[str]:
+    """Every method, each followed by what was run of it with several environments; then what is no method of these."""
+    others = [label for label in table.held if label not in METHODS]
+    near = {label: method_of(table.held[label]) for label in others}
+    known = [each for label, method in METHODS.items() for each in (label, *(o for o in others if near[o] is method))]
+    return [*known, *(label for label in others if near[label] is None)]
+
+
 def _budget(results: TunedResults, domain: str) -> str:
     """What ours were given, where it is not what the published were: they stand side by side."""
-    given = (results.snapshots.get(domain, PRETRAIN_FRAMES), results.frames)
-    nominal = (PRETRAIN_FRAMES, FINETUNE_FRAMES)
-    told = [" + ".join(map(short_count, each)) for each in (given, nominal)]
-    return "" if given == nominal else f" (ours {told[0]} frames, published {told[1]})"
+    if not any(domain_of(run.task) == domain for run in results.runs):
+        return ""
+    before = results.snapshots.get(domain, 0)  # none: all of them learned from scratch
+    if (before or PRETRAIN_FRAMES, results.frames, results.small) == (PRETRAIN_FRAMES, FINETUNE_FRAMES, False):
+        return ""
+    ours = f"{short_count(before)} + {short_count(results.frames)} frames{', laptop sizes' if results.small else ''}"
+    return f" (ours {ours}; published {short_count(PRETRAIN_FRAMES)} + {short_count(FINETUNE_FRAMES)})"
 
 
 def _lines(table: TunedTable, label: str, tasks: Sequence[str]) -> list[Sequence[str]]:
