@@ -122,8 +122,9 @@ class Stacked:
 
         parts = [leaves[i] for i in mapped]
         if self.size == 1:
-            # A view without the axis, whose gradient is a view again: no kernel that a lone run would not have.
-            rows = {name: tensor.squeeze(0) for name, tensor in self.tensors().items()}
+            # A view without the axis, whose gradient is a view again: no kernel that a lone run would not have. Without
+            # gradients the module's own tensors are taken, and hundreds of views an update would be made for nobody.
+            rows = {name: tensor.squeeze(0) for name, tensor in self.tensors().items() if torch.is_grad_enabled()}
             found = [
                 each.unsqueeze(0)
                 for each in one(rows, [_only(part, axis) for part, axis in zip(parts, axes, strict=True)])
