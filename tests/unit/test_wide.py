@@ -144,3 +144,15 @@ def test_members_outside_of_learning_are_the_layers_own(bfloat16):
         with exact_float32():
             assert torch.equal(wide_members(layer, rows), layer(rows))
     assert not torch.equal(rough, layer(rows))
+
+
+def test_rows_of_another_type_are_refused():
+    """Not taken for the layer's: what is lost by rounding would be lost in silence."""
+    rows, members = torch.randn(3, 4, dtype=torch.float64), EnsembleLinear(2, 4, 5)
+    layer = nn.Linear(4, 5)
+    for computed in (wide_linear, product_alone):
+        with pytest.raises(RuntimeError, match="dtype"):
+            computed(layer, rows)
+    for computed in (wide_members, member_product):
+        with pytest.raises(RuntimeError, match=r"dtype|scalar type"):
+            computed(members, rows)

@@ -24,7 +24,7 @@ ABSENT = "-"
 
 
 def boards(table: TunedTable) -> list[Board]:
-    """One per domain, with the same methods in each that has something to say of them."""
+    """One per domain: in each the methods that somebody has a score of there."""
     return [_board(table, domain) for domain in DOMAINS]
 
 
@@ -40,8 +40,10 @@ def _labels(table: TunedTable) -> list[str]:
     """Every method, each followed by what was run of it with several environments; then what is no method of these."""
     others = [label for label in table.held if label not in METHODS]
     near = {label: method_of(table.held[label]) for label in others}
-    known = [each for label, method in METHODS.items() for each in (label, *(o for o in others if near[o] is method))]
-    return [*known, *(label for label in others if near[label] is None)]
+    ordered = []
+    for label, method in METHODS.items():
+        ordered += [label, *(other for other in others if near[other] is method)]
+    return [*ordered, *(other for other in others if near[other] is None)]
 
 
 def _budget(results: TunedResults, domain: str) -> str:
