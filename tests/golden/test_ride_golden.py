@@ -120,6 +120,7 @@ def test_the_loss_by_hand(variant, forward):
 def test_both_losses_shape_the_encoding():
     entry = REWARDS.get("ride")
     for coefs in ({"forward_coef": 0.0}, {"inverse_coef": 0.0}):
+        torch.manual_seed(0)  # of three ReLUs some start, now and then, where nothing passes them
         reward = entry.cls(entry.config(feature_dim=2, hidden=3, **coefs), SPACES).double()
         reward.loss(FOUR, torch.Generator()).backward()
         assert all(bool(weight.grad.any()) for weight in reward.features.encoder.parameters())
