@@ -28,11 +28,12 @@ class Curve:
 
 
 def line_of(run: RunRecord, column: str) -> Line | None:
-    """A metric of one run where it was measured; None where it never was."""
-    if column not in run.metrics:
+    """A metric or evaluation of one run where it was measured; None where it never was."""
+    table = run.metrics if column in run.metrics else run.evaluations
+    if column not in table:
         return None
-    steps = np.asarray(run.metrics["step"], dtype=np.float64)
-    values = np.asarray(run.metrics[column], dtype=np.float64)
+    steps = np.asarray(table["step"], dtype=np.float64)
+    values = np.asarray(table[column], dtype=np.float64)
     measured = np.isfinite(values)
     return (steps[measured], values[measured]) if measured.any() else None
 

@@ -1,7 +1,7 @@
 """The final numbers of runs and arms.
 
-value of a run   coverage, mean return of its last 100 episodes, step of the first episode with a positive return,
-                 mean bonus, steps per second
+value of a run   coverage, mean return of its last 100 episodes and of its last evaluation, step of the first episode
+                 with a positive return, mean bonus, steps per second
 value of an arm  the mean over its counted runs with a 95 % bootstrap interval; no interval for one run, and no
                  mean at all when a counted run lacks the value: the runs that have it would not speak for it
 """
@@ -70,6 +70,12 @@ def last_return(run: RunRecord) -> float | None:
     """Mean raw return of the last 100 finished episodes; None before the first one ends."""
     returns = run.episodes.get("episodic_return", [])[-WINDOW:]
     return sum(returns) / len(returns) if returns else None
+
+
+def last_evaluation(run: RunRecord) -> float | None:
+    """Mean return of the greedy episodes that were played last, a fine-tuning's score; None where none were."""
+    returns = run.evaluations.get("eval/return_mean", [])
+    return returns[-1] if returns else None
 
 
 def first_success(run: RunRecord) -> float | None:

@@ -44,6 +44,7 @@ class RunRecord:
     step: int = 0
     metrics: Columns = field(default_factory=dict)
     episodes: Columns = field(default_factory=dict)
+    evaluations: Columns = field(default_factory=dict)  # none where nothing was evaluated
     visits: NDArray[np.int64] | None = None  # (places,) times each place was entered, up to `visits_step`
     visits_step: int = 0
     provenance: dict[str, Any] = field(default_factory=dict)
@@ -87,6 +88,7 @@ def _read_results(folder: RunFolder, config: RunConfig, empty: RunRecord) -> Run
     if saved.config_digest != config.digest():
         raise CheckpointError(f"config.json does not describe the run that wrote {saved.path.name}: digests differ")
     metrics, episodes = read_metrics(folder.metrics), read_episodes(folder.episodes)
+    evaluations = read_metrics(folder.evaluations)
     finish = read_done(folder)
     if finish is not None and (finish[0] != saved.step or saved.step < config.run.steps):
         raise CheckpointError(
@@ -102,9 +104,10 @@ def _read_results(folder: RunFolder, config: RunConfig, empty: RunRecord) -> Run
         step=max([saved.step, *last]),
         metrics=metrics.columns,
         episodes=episodes.columns,
+        evaluations=evaluations.columns,
         visits=_visits(saved.state),
         visits_step=saved.step,
-        notes=(*empty.notes, *metrics.notes, *episodes.notes),
+        notes=(*empty.notes, *metrics.notes, *episodes.notes, *evaluations.notes),
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from intrigue.report.advice import plain_commands
-from intrigue.report.arms import Task
+from intrigue.report.arms import Arm, Task
 from intrigue.report.charts import Picture, finish, line_chart
 from intrigue.report.headline import headline
 from intrigue.report.heatmap import known_grids, maze_figure, shared_scale
@@ -27,6 +27,13 @@ CHARTS = (
         "Return over time",
         "episodic return",
         "Raw return of the environment, mean of the last 100 finished episodes.",
+    ),
+    (
+        "evaluation",
+        "eval/return_mean",
+        "Evaluations over time",
+        "return",
+        "Mean return of greedy episodes, played beside training; the last is a fine-tuning's score.",
     ),
     (
         "bonus",
@@ -99,13 +106,17 @@ def warnings_of(task: Task) -> list[str]:
     return [*found, *([capped] if capped else [])]
 
 
+def _has_bonus(arm: Arm) -> bool:
+    return arm.config.reward_name != "none" and not arm.config.curiosity.idle
+
+
 def _charts(task: Task, prefix: str) -> list[Picture]:
     ratios = [frames_per_step(run) for arm in task.arms for run in arm.counted]
     frames = ratios[0] if len(set(ratios)) == 1 else 1.0
     pictures = []
     for name, column, title, y_label, caption in CHARTS:
         # Without a bonus the curve is a line at zero, which says nothing and hides the others.
-        arms = [arm for arm in task.arms if name != "bonus" or arm.config.reward_name != "none"]
+        arms = [arm for arm in task.arms if name != "bonus" or _has_bonus(arm)]
         chart = line_chart(arms, column, y_label, frames, as_share=name == "coverage")
         if chart is not None:
             pictures.append(finish(chart, f"{prefix}{name}", title, caption))

@@ -14,6 +14,7 @@ from intrigue.report.numbers import (
     coverage,
     first_success,
     frames_per_step,
+    last_evaluation,
     last_return,
     mean_bonus,
     of_arm,
@@ -22,6 +23,7 @@ from intrigue.report.numbers import (
 )
 from intrigue.report.record import RunRecord
 from intrigue.report.wording import ABSENT, count, number, percent, visible
+from intrigue.scores.urlb import expert_of
 
 SECTIONS_SHOWN_WHOLE = 40  # characters of a setting's value in a table; the full settings stand below it
 
@@ -61,11 +63,26 @@ def success_heading(task: Task) -> str:
     return "goal found at step" if split_id(task.env_id)[0] in MAZE_FAMILIES else "first return above 0 at step"
 
 
+def evaluations_of(task: Task) -> dict[str, tuple[Callable[[RunRecord], float | None], Callable[[float], str]]]:
+    """By heading what evaluations found, and its form: the last, and its share of an expert's; none where none were."""
+    if all(last_evaluation(run) is None for arm in task.arms for run in arm.counted):
+        return {}
+    expert = expert_of(task.env_id)
+    if expert is None:
+        return {"last evaluation": (last_evaluation, number)}
+
+    def share(run: RunRecord) -> float | None:
+        score = last_evaluation(run)
+        return None if score is None else score / expert
+
+    return {"last evaluation": (last_evaluation, number), f"of the expert's {expert:g}": (share, percent)}
+
+
 def number_table(task: Task) -> Grid:
     """The final numbers, one row per arm."""
-    places, success = knows_coverage(task), shows_success(task)
+    places, success, evaluated = knows_coverage(task), shows_success(task), evaluations_of(task)
     headings = ["arm", "runs", *(["coverage"] if places else []), *([success_heading(task)] if success else [])]
-    headings += ["return, last 100 episodes", "mean raw bonus", "steps", "frames", "steps/s"]
+    headings += [*evaluated, "return, last 100 episodes", "mean raw bonus", "steps", "frames", "steps/s"]
     rows = []
     for arm in task.arms:
         steps = sorted({run.step for run in arm.counted})
@@ -73,6 +90,7 @@ def number_table(task: Task) -> Grid:
         row = [_arm_cell(task.arms, arm), _runs_cell(arm)]
         row += [_estimate_cell(arm, coverage, percent)] if places else []
         row += [_split_cell(success_text(arm, count))] if success else []
+        row += [_estimate_cell(arm, *value_and_form) for value_and_form in evaluated.values()]
         row += [_estimate_cell(arm, last_return, number), _estimate_cell(arm, mean_bonus, number)]
         rows.append([*row, _span(steps), _span(frames), _estimate_cell(arm, speed, count)])
     return Grid(headings, rows)
