@@ -12,13 +12,13 @@ from intrigue.report.sections import _charts
 from intrigue.report.tables import number_table
 from intrigue.run.folder import RunFolder
 
-HEADER = "step,frame,wall_seconds,eval/return_mean,eval/return_std,eval/length_mean,eval/episodes"
+HEADER = "step,frame,wall_seconds,eval/return_mean,eval/return_std,eval/length_mean,eval/episodes,eval/normalized"
 EXPERT = "of the expert's 796"
 
 
 def evaluated(path, *returns):
     """The run with these evaluations, one every 200 steps."""
-    rows = [f"{200 * n},{200 * n},{n}.5,{value},1.0,1000,10" for n, value in enumerate(returns, start=1)]
+    rows = [f"{200 * n},{200 * n},{n}.5,{value},1.0,1000,10,{value / 796}" for n, value in enumerate(returns, start=1)]
     RunFolder(path).evaluations.write_text("\n".join([HEADER, *rows, ""]))
     return path
 

@@ -124,7 +124,8 @@ class Stacked:
         if self.size == 1:
             # A view without the axis, whose gradient is a view again: no kernel that a lone run would not have. Without
             # gradients the module's own tensors are taken, and hundreds of views an update would be made for nobody.
-            rows = {name: tensor.squeeze(0) for name, tensor in self.tensors().items() if torch.is_grad_enabled()}
+            wanted = self.tensors() if torch.is_grad_enabled() else {}
+            rows = {name: tensor.squeeze(0) for name, tensor in wanted.items()}
             found = [
                 each.unsqueeze(0)
                 for each in one(rows, [_only(part, axis) for part, axis in zip(parts, axes, strict=True)])

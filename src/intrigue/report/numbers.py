@@ -72,10 +72,15 @@ def last_return(run: RunRecord) -> float | None:
     return sum(returns) / len(returns) if returns else None
 
 
-def last_evaluation(run: RunRecord) -> float | None:
-    """Mean return of the greedy episodes that were played last, a fine-tuning's score; None where none were."""
-    returns = run.evaluations.get("eval/return_mean", [])
-    return returns[-1] if returns else None
+def last_evaluation(run: RunRecord, column: str = "eval/return_mean") -> float | None:
+    """What the last evaluation found, by default the mean return, a fine-tuning's score; None where none was made."""
+    values = run.evaluations.get(column, [])
+    return values[-1] if values else None
+
+
+def last_share(run: RunRecord) -> float | None:
+    """The same as a share of the expert's score, in URLB's tasks."""
+    return last_evaluation(run, "eval/normalized")
 
 
 def first_success(run: RunRecord) -> float | None:

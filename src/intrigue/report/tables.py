@@ -16,6 +16,7 @@ from intrigue.report.numbers import (
     frames_per_step,
     last_evaluation,
     last_return,
+    last_share,
     mean_bonus,
     of_arm,
     speed,
@@ -68,14 +69,8 @@ def evaluations_of(task: Task) -> dict[str, tuple[Callable[[RunRecord], float | 
     if all(last_evaluation(run) is None for arm in task.arms for run in arm.counted):
         return {}
     expert = expert_of(task.env_id)
-    if expert is None:
-        return {"last evaluation": (last_evaluation, number)}
-
-    def share(run: RunRecord) -> float | None:
-        score = last_evaluation(run)
-        return None if score is None else score / expert
-
-    return {"last evaluation": (last_evaluation, number), f"of the expert's {expert:g}": (share, percent)}
+    shares = {} if expert is None else {f"of the expert's {expert:g}": (last_share, percent)}
+    return {"last evaluation": (last_evaluation, number), **shares}
 
 
 def number_table(task: Task) -> Grid:
