@@ -1,4 +1,4 @@
-"""Plug-ins by name: one file each, found by scanning, described without importing.
+"""Plug-ins by name: one file or sub-package each, found by scanning, described without importing.
 
 A plug-in registers its class with a decorator whose arguments are literals:
 
@@ -139,10 +139,10 @@ class Registry(Generic[T]):
         return list(self._extra_files)
 
     def _plugin_files(self) -> Iterator[Path]:
-        spec = importlib.util.find_spec(self.package)
-        assert spec is not None and spec.origin is not None
-        for path in sorted(Path(spec.origin).parent.glob("*.py")):
-            if not path.name.startswith("_"):
+        folder = _package_folder(self.package)
+        assert folder is not None
+        for path in sorted([*folder.glob("*.py"), *folder.glob("*/__init__.py")]):
+            if path.parent != folder or not path.name.startswith("_"):
                 yield path
         for point in _installed(f"intrigue.{self.plural}"):
             found = importlib.util.find_spec(point.module)
@@ -195,17 +195,23 @@ def _read_declarations(path: Path, decorator: str, changed: int) -> list[Declara
 
 
 def import_file(path: Path, package: str) -> None:
-    """Import a plug-in file, as a submodule when it lies in the package."""
-    spec = importlib.util.find_spec(package)
-    if spec is not None and spec.origin is not None and path.parent == Path(spec.origin).parent:
-        importlib.import_module(f"{package}.{path.stem}")
+    """Import a plug-in file; one that lies in the package, or is a sub-package of it, under its name there."""
+    module = path.parent if path.name == "__init__.py" else path
+    if module.parent == _package_folder(package):
+        importlib.import_module(f"{package}.{module.stem}")
         return
-    module_name = f"intrigue_plugin_{path.stem}"
+    module_name = f"intrigue_plugin_{module.stem}"
     plugin = importlib.util.spec_from_file_location(module_name, path)
     assert plugin is not None and plugin.loader is not None
     module = importlib.util.module_from_spec(plugin)
     sys.modules[module_name] = module
     plugin.loader.exec_module(module)
+
+
+def _package_folder(package: str) -> Path | None:
+    """Where an importable package lies."""
+    spec = importlib.util.find_spec(package)
+    return Path(spec.origin).parent if spec is not None and spec.origin is not None else None
 
 
 def _registrations(tree: ast.Module, decorator: str) -> Iterator[tuple[str, str, str, dict[str, Any], str]]:
