@@ -196,11 +196,11 @@ def _read_declarations(path: Path, decorator: str, changed: int) -> list[Declara
 
 def import_file(path: Path, package: str) -> None:
     """Import a plug-in file; one that lies in the package, or is a sub-package of it, under its name there."""
-    module = path.parent if path.name == "__init__.py" else path
-    if module.parent == _package_folder(package):
-        importlib.import_module(f"{package}.{module.stem}")
+    place = path.parent if path.name == "__init__.py" else path
+    if place.parent == _package_folder(package):
+        importlib.import_module(f"{package}.{place.stem}")
         return
-    module_name = f"intrigue_plugin_{module.stem}"
+    module_name = f"intrigue_plugin_{place.stem}"
     plugin = importlib.util.spec_from_file_location(module_name, path)
     assert plugin is not None and plugin.loader is not None
     module = importlib.util.module_from_spec(plugin)
