@@ -38,7 +38,7 @@ from intrigue.bench.machine import machine
 from intrigue.bench.together_engine import engine_of
 from intrigue.bench.train_replay import fill
 from intrigue.config import resolve
-from intrigue.precision import pick_products, use_products
+from intrigue.ops.precision import pick_products, use_products
 from intrigue.presets import preset_layer
 from intrigue.training.build import build
 from intrigue.training.replay import ReplayParts

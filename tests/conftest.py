@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from intrigue.precision import use_products
+from intrigue.ops.precision import use_products
 from intrigue.skills import SkillSpec
 from intrigue.spaces import ActionSpec, ObsSpec, Spaces
 from intrigue.types import Transitions

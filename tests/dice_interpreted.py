@@ -1,4 +1,4 @@
-"""Run as a script: the kernel of `intrigue.cohort.dice` on a CPU, through Triton's interpreter.
+"""Run as a script: the kernel of `intrigue.ops.philox` on a CPU, through Triton's interpreter.
 
     python dice_interpreted.py GIVEN FOUND    {name: (states, shape, normal)} in, {name: (numbers, states after)} out
 
@@ -14,7 +14,7 @@ os.environ["TRITON_INTERPRET"] = "1"
 
 import torch
 
-from intrigue.cohort.dice_kernel import roll
+from intrigue.ops.philox_kernel import roll
 
 
 def main() -> None:

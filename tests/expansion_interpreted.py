@@ -14,15 +14,15 @@ os.environ["TRITON_INTERPRET"] = "1"
 
 import torch
 
-from intrigue import expansion
+from intrigue.ops import tf32x3
 
 
 def main() -> None:
     torch.set_num_threads(1)
-    expansion.LEAST = 1
+    tf32x3.LEAST = 1
     given = torch.load(sys.argv[1])
-    assert all(expansion.takes_kernel(query, memory) for query, memory, _ in given.values())
-    torch.save({name: expansion.expanded(*each) for name, each in given.items()}, sys.argv[2])
+    assert all(tf32x3.takes_kernel(query, memory) for query, memory, _ in given.values())
+    torch.save({name: tf32x3.expanded(*each) for name, each in given.items()}, sys.argv[2])
 
 
 if __name__ == "__main__":

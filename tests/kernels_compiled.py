@@ -23,11 +23,10 @@ from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 
-from intrigue import expansion_kernel, narrow_kernels, smallest_kernel, trunk_kernels
-from intrigue.cohort import dice_kernel
-from intrigue.cohort.adam_fused import Outlook, descend, look_ahead
 from intrigue.nuclear import fused
 from intrigue.nuclear.source import stack_source
+from intrigue.ops import first_layer_kernels, output_layer_kernels, philox_kernel, tf32x3_kernel, topk_kernel
+from intrigue.ops.adam import Outlook, descend, look_ahead
 
 BATCH = 1024  # as in URLB
 LOW = torch.bfloat16
@@ -52,15 +51,15 @@ class Absent:
 def trunk(width_in: int, width_out: int, *, exact: bool, low: bool) -> None:
     x, weight, each = torch.zeros(BATCH, width_in), torch.zeros(width_out, width_in), torch.zeros(width_out)
     type_ = LOW if low else torch.float32
-    trunk_kernels.forward(x, weight, each, each, each, 1e-5, exact, type_)
+    first_layer_kernels.forward(x, weight, each, each, each, 1e-5, exact, type_)
     dy = torch.zeros(BATCH, width_out, dtype=type_)
-    trunk_kernels.backward(dy, x, weight, each, each, each, 1e-5, exact, not exact)
+    first_layer_kernels.backward(dy, x, weight, each, each, each, 1e-5, exact, not exact)
 
 
 def narrow(width: int, outputs: int, *, low: bool) -> None:
     p, weight = torch.zeros(BATCH, width, dtype=LOW if low else torch.float32), torch.zeros(outputs, width)
-    narrow_kernels.forward(p, torch.zeros(width), weight, torch.zeros(outputs))
-    narrow_kernels.backward(torch.zeros(BATCH, outputs), p, torch.zeros(width), weight, True)
+    output_layer_kernels.forward(p, torch.zeros(width), weight, torch.zeros(outputs))
+    output_layer_kernels.backward(torch.zeros(BATCH, outputs), p, torch.zeros(width), weight, True)
 
 
 def adam() -> None:
@@ -73,13 +72,13 @@ def adam() -> None:
 
 def split() -> None:
     rows = torch.zeros(BATCH, 512)
-    expansion_kernel.split(rows, rows, torch.zeros(BATCH))
+    tf32x3_kernel.split(rows, rows, torch.zeros(BATCH))
 
 
 def dice() -> None:
     states = torch.zeros(1, 2, dtype=torch.int64)
-    dice_kernel.roll(states, torch.zeros(1, BATCH, 6), True)
-    dice_kernel.roll(states, torch.zeros(1, BATCH, dtype=torch.float64), False)
+    philox_kernel.roll(states, torch.zeros(1, BATCH, 6), True)
+    philox_kernel.roll(states, torch.zeros(1, BATCH, dtype=torch.float64), False)
 
 
 def nuclear(*shape: int, center: str = "none") -> None:
@@ -97,7 +96,7 @@ CASES = {
     "narrow 256 to 15": lambda: narrow(256, 15, low=False),
     "narrow 128 to 6": lambda: narrow(128, 6, low=True),
     "narrow 32 to 6": lambda: narrow(32, 6, low=False),
-    "smallest 12 of 1024": lambda: smallest_kernel.smallest(torch.zeros(4, BATCH), 12),
+    "smallest 12 of 1024": lambda: topk_kernel.smallest(torch.zeros(4, BATCH), 12),
     "split": split,
     "dice": dice,
     "adam": adam,

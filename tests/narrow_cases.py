@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import torch
 
-from intrigue.narrow import NARROW
+from intrigue.ops.output_layer import NARROW
 
 NAMES = ("y", "p", "bias", "weight", "last")
 SIZES = [(1, 32, 1), (1, 1024, 6), (7, 64, 15), (8, 512, 9), (64, 128, 1), (65, 256, 12), (130, 1024, 6), (200, 32, 2)]

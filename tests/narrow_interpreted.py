@@ -17,9 +17,9 @@ os.environ["TRITON_INTERPRET"] = "1"
 import torch
 from torch import nn
 
-from intrigue import narrow_kernels
-from intrigue.narrow import NARROW, members_wide_then_narrow, wide_then_narrow
 from intrigue.networks import EnsembleLinear
+from intrigue.ops import output_layer_kernels
+from intrigue.ops.output_layer import NARROW, members_wide_then_narrow, wide_then_narrow
 from narrow_cases import CASES, computed, random_case
 
 
@@ -55,7 +55,7 @@ def main(file: str) -> None:
     torch.set_num_threads(1)
     # Whether kernels are taken at all: what stands in for them gives the same numbers.
     forward, backward = (
-        mock.patch.object(narrow_kernels, name, wraps=getattr(narrow_kernels, name)).start()
+        mock.patch.object(output_layer_kernels, name, wraps=getattr(output_layer_kernels, name)).start()
         for name in ("forward", "backward")
     )
     found = {name: computed(case) for name, case in CASES.items()}

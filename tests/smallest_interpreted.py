@@ -14,7 +14,7 @@ os.environ["TRITON_INTERPRET"] = "1"
 
 import torch
 
-from intrigue.smallest_kernel import smallest
+from intrigue.ops.topk_kernel import smallest
 
 
 def main() -> None:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from intrigue.trunk import TRUNK
+from intrigue.ops.first_layer import TRUNK
 
 EPS = 1e-5  # of nn.LayerNorm
 NAMES = ("y", "x", "weight", "bias", "gain", "shift")

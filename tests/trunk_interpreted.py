@@ -15,8 +15,8 @@ os.environ["TRITON_INTERPRET"] = "1"
 
 import torch
 
-from intrigue import trunk_kernels
-from intrigue.trunk import Trunk
+from intrigue.ops import first_layer_kernels
+from intrigue.ops.first_layer import Trunk
 from trunk_cases import CASES, computed
 
 
@@ -37,7 +37,7 @@ def main(file: str) -> None:
     torch.set_num_threads(1)
     # Whether kernels are taken at all: what stands in for them gives the same numbers.
     spies = [
-        mock.patch.object(trunk_kernels, name, wraps=getattr(trunk_kernels, name)).start()
+        mock.patch.object(first_layer_kernels, name, wraps=getattr(first_layer_kernels, name)).start()
         for name in ("forward", "backward")
     ]
     found = {name: computed(case) for name, case in CASES.items()}

@@ -24,12 +24,12 @@ from intrigue.batches import check_finite, check_shapes
 from intrigue.curiosity_config import CuriosityConfig, split_options
 from intrigue.encodings_ahead import EncodingsAhead
 from intrigue.errors import ConfigError, Problem
-from intrigue.execution import Mode
 from intrigue.features import encode_action, reached
 from intrigue.learner import Learner
 from intrigue.noise import FeatureNoise
 from intrigue.normalize import ReturnScale, RunningMoments, ValueScale, valid_moments
-from intrigue.precision import exact_float32
+from intrigue.ops.execution import Mode
+from intrigue.ops.precision import exact_float32
 from intrigue.rewards.registry import REWARDS
 from intrigue.rng import Streams, seeded_construction
 from intrigue.skills import check_skill
@@ -120,7 +120,7 @@ class Curiosity(nn.Module):
         self.steps_seen = 0
 
     def execute(self, mode: Mode) -> None:
-        """How the reward's models learn from now on (`intrigue.execution`); to be said before the first batch."""
+        """How the reward's models learn from now on (`intrigue.ops.execution`); to be said before the first batch."""
         self.learner = Learner(self.reward, self.cfg, self.streams["reward"], (self.streams["noise"],), mode)
 
     def step(

@@ -15,8 +15,8 @@ from typing import NamedTuple, TypeAlias, final
 import torch
 from torch import Tensor
 
-from intrigue.beside import Beside
-from intrigue.precision import exact_float32
+from intrigue.ops.beside import Beside
+from intrigue.ops.precision import exact_float32
 
 PIECE = 8  # steps; of 128 environments 1,024 pictures, enough to fill a GPU and too few to keep actions waiting long
 

@@ -8,8 +8,8 @@ import torch
 from torch import Generator, Tensor
 
 from intrigue.curiosity_config import CuriosityConfig
-from intrigue.execution import LossStep, Mode, captures
-from intrigue.optim import load_optimizer_state, optimizer_state
+from intrigue.ops.execution import LossStep, Mode, captures
+from intrigue.ops.optimizer_step import load_optimizer_state, optimizer_state
 from intrigue.rewards.base import IntrinsicReward
 from intrigue.state import State
 from intrigue.types import Transitions

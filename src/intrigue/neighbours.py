@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from intrigue.approximate import approximate_rows
-from intrigue.expansion import expanded
-from intrigue.smallest import smallest
+from intrigue.ops.tf32x3 import expanded
+from intrigue.ops.topk import smallest
 
 # 2^24 float32 distances = 64 MiB at a time.
 CHUNK_ELEMENTS = 1 << 24

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from intrigue.member_products import member_products
+from intrigue.ops.member_products import member_products
 from intrigue.spaces import ObsSpec
 
 # Images convolved at once on a CPU without gradients: their layers stay small enough to be reused by the allocator.

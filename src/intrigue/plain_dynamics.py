@@ -15,10 +15,10 @@ import torch
 from torch import Tensor, nn
 
 from intrigue.lengths import lengths
-from intrigue.narrow import wide_then_narrow
 from intrigue.networks import init_orthogonal, mlp
+from intrigue.ops.matmul import wide_linear
+from intrigue.ops.output_layer import wide_then_narrow
 from intrigue.spaces import ActionSpec
-from intrigue.wide import wide_linear
 
 
 class PlainDynamics(nn.Module):

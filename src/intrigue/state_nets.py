@@ -11,8 +11,8 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from intrigue.networks import ConvTrunk, init_orthogonal, mlp
+from intrigue.ops.first_layer import Trunk
 from intrigue.spaces import ObsSpec
-from intrigue.trunk import Trunk
 
 
 class StateTrunk(nn.Module):

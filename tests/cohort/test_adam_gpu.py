@@ -8,7 +8,7 @@ from test_adam_kernel import SKIPPED, assert_all_close
 
 from adam_cases import CASES, KEPT, begin, by_kernels, by_torch, stacked_steps
 from cuda_graph import captured
-from intrigue.cohort.adam_fused import Outlook, descend, look_ahead
+from intrigue.ops.adam import Outlook, descend, look_ahead
 
 pytestmark = pytest.mark.gpu
 SHAPES = [(1024, 1024), (1024,), (1, 1024), (1,), (300, 1025), (77, 3)]

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from interpreted import found_by
-from intrigue.cohort.dice import Dice
+from intrigue.ops.philox import Dice
 from intrigue.rng import normal, uniform
 
 pytestmark = pytest.mark.xdist_group("dice")  # one process: what the interpreter takes, it takes once

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from intrigue.cohort.dice import Dice
-from intrigue.execution import Captured
+from intrigue.ops.execution import Captured
+from intrigue.ops.philox import Dice
 from intrigue.rng import normal, uniform
 
 pytestmark = pytest.mark.gpu

@@ -15,7 +15,7 @@ from run_ends import kept, told
 from test_kill_and_resume import forked
 
 from intrigue.config import resolve
-from intrigue.precision import fast_float32, takes_bfloat16
+from intrigue.ops.precision import fast_float32, takes_bfloat16
 from intrigue.presets import preset_layer
 from intrigue.run import checkpoint, driver, snapshot
 from intrigue.run.driver import resume, start

@@ -41,15 +41,16 @@ MUTANTS = {
         "tests/faults/test_urlb_resume.py::test_products_of_bfloat16_are_taken_up_to_the_same_digest",
     ),
     "a trunk says that it needs half of its memory": Mutant(
-        "trunk_kernels.py", "4 * (2 * CHUNK * (width_out + ROWS) + 1024)", "4 * (CHUNK * (width_out + ROWS) + 1024)",
+        "ops/first_layer_kernels.py",
+        "4 * (2 * CHUNK * (width_out + ROWS) + 1024)", "4 * (CHUNK * (width_out + ROWS) + 1024)",
         "tests/unit/test_kernels_compile.py::test_all_kernels_compile",
     ),
     "a narrow layer's blocks do not fit registers": Mutant(
-        "narrow_kernels.py", "TALL, COLUMNS = 32, 128", "TALL, COLUMNS = 64, 256",
+        "ops/output_layer_kernels.py", "TALL, COLUMNS = 32, 128", "TALL, COLUMNS = 64, 256",
         "tests/unit/test_kernels_compile.py::test_hardly_anything_spills",
     ),
     "a kernel that no GPU takes": Mutant(
-        "smallest_kernel.py", "    for place in range(k):\n", "    for place in list(range(k)):\n",
+        "ops/topk_kernel.py", "    for place in range(k):\n", "    for place in list(range(k)):\n",
         "tests/unit/test_kernels_compile.py::test_all_kernels_compile",
     ),
     "gae runs over environments": Mutant(
@@ -147,33 +148,33 @@ MUTANTS = {
         "cohort/drawn.py", "if self.draws[place] != asked:", "if False:", "tests/cohort/test_drawn.py",
     ),
     "members that share rows are scored in each other's place": Mutant(
-        "member_products.py", "return found.movedim(-2, 0)", "return found.movedim(-2, 0).flip(0)",
+        "ops/member_products.py", "return found.movedim(-2, 0)", "return found.movedim(-2, 0).flip(0)",
         "tests/unit/test_member_products.py",
     ),
     "a part of a product has the wrong sign": Mutant(
-        "member_products.py", "expanded(-rows / 2, asked, offset)", "expanded(rows / 2, asked, offset)",
+        "ops/member_products.py", "expanded(-rows / 2, asked, offset)", "expanded(rows / 2, asked, offset)",
         "tests/unit/test_member_products.py",
     ),
     "dice are put down where they were taken up": Mutant(
-        "cohort/dice_kernel.py", "offset + 4)", "offset)", "tests/cohort/test_dice.py",
+        "ops/philox_kernel.py", "offset + 4)", "offset)", "tests/cohort/test_dice.py",
     ),
     "of what rounding leaves, nothing is multiplied": Mutant(
-        "expansion_kernel.py", "place + D + lane, low, mask", "place + D + lane, 0.0 * low, mask",
+        "ops/tf32x3_kernel.py", "place + D + lane, low, mask", "place + D + lane, 0.0 * low, mask",
         "tests/unit/test_expansion.py",
     ),
     "a narrow layer learns where ReLU is flat": Mutant(
-        "narrow_kernels.py", "moved = tl.where(z <= 0.0, 0.0, dh)", "moved = dh", "tests/unit/test_narrow.py",
+        "ops/output_layer_kernels.py", "moved = tl.where(z <= 0.0, 0.0, dh)", "moved = dh", "tests/unit/test_narrow.py",
     ),
     "a wide layer's bias learns nothing before a narrow one": Mutant(
-        "narrow_kernels.py", "tl.where((line == A)[:, None]", "tl.where((line == 0)[:, None]",
+        "ops/output_layer_kernels.py", "tl.where((line == A)[:, None]", "tl.where((line == 0)[:, None]",
         "tests/unit/test_narrow.py",
     ),
     "a wide layer's bias is left out before a narrow one": Mutant(
-        "narrow.py", "rows).flatten(0, -2), wide.bias, narrow", "rows).flatten(0, -2), 0 * wide.bias, narrow",
+        "ops/output_layer.py", "rows).flatten(0, -2), wide.bias, narrow", "rows).flatten(0, -2), 0 * wide.bias, narrow",
         "tests/unit/test_narrow.py",
     ),
     "a step that is not finite is taken": Mutant(
-        "guard.py", "        skip.copy_(bad.any())\n", "",
+        "ops/guard.py", "        skip.copy_(bad.any())\n", "",
         "tests/cohort/test_cohort.py::test_a_loss_that_is_not_finite_changes_no_weight_and_stops_the_run",
     ),
     "the target stays where it was": Mutant(
@@ -181,11 +182,11 @@ MUTANTS = {
         "tests/cohort/test_cohort.py::test_each_seed_is_what_it_is_alone",
     ),
     "a kernel does not count its steps": Mutant(
-        "cohort/adam_kernels.py", "other=0.0) + 1.0, mask=counts)", "other=0.0), mask=counts)",
+        "ops/adam_kernels.py", "other=0.0) + 1.0, mask=counts)", "other=0.0), mask=counts)",
         "tests/cohort/test_adam_kernel.py",
     ),
     "a kernel takes another weight's correction": Mutant(
-        "cohort/adam_kernels.py", "2 * chosen(PLACES, place)", "2 * place", "tests/cohort/test_adam_kernel.py",
+        "ops/adam_kernels.py", "2 * chosen(PLACES, place)", "2 * place", "tests/cohort/test_adam_kernel.py",
     ),
     "TensorBoard hides the row a run goes on from": Mutant(
         "run/copy_tensorboard.py", "purged = step + 1 if", "purged = step if",

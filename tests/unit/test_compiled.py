@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from intrigue.compiled import CannotCompile, load
+from intrigue.ops.native_build import CannotCompile, load
 
 HALF = "double half(double x) { return x / 2; }\n"
 

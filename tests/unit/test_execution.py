@@ -14,7 +14,7 @@ from intrigue.cli import main
 from intrigue.curiosity import Curiosity
 from intrigue.curiosity_config import CuriosityConfig
 from intrigue.errors import NonFiniteError
-from intrigue.execution import Captured, Mode, fuse_kernels, pick_mode
+from intrigue.ops.execution import Captured, Mode, fuse_kernels, pick_mode
 from intrigue.rng import seeded_construction
 from intrigue.spaces import ActionSpec, ObsSpec, Spaces
 from intrigue.types import Stream, Transitions

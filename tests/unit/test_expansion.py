@@ -8,8 +8,8 @@ from torch import library
 from torch.func import vmap
 
 from interpreted import found_by
-from intrigue import expansion
-from intrigue.expansion import EXPANDED, expanded, takes_kernel
+from intrigue.ops import tf32x3
+from intrigue.ops.tf32x3 import EXPANDED, expanded, takes_kernel
 
 pytestmark = pytest.mark.xdist_group("expansion")  # one process: what the interpreter takes, it takes once
 
@@ -97,7 +97,7 @@ def test_elsewhere_it_is_addmm_to_the_bit():
 
 
 def test_a_memory_too_large_to_be_split_is_not(monkeypatch):
-    monkeypatch.setattr(expansion, "INTERPRETED", True)
+    monkeypatch.setattr(tf32x3, "INTERPRETED", True)
     assert takes_kernel(torch.empty(256, 512), torch.empty(8192, 512))
     assert not takes_kernel(torch.empty(256, 512), torch.empty(16384, 512))
     assert not takes_kernel(torch.empty(256, 512).double(), torch.empty(256, 512).double())

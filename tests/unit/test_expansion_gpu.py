@@ -6,9 +6,9 @@ import pytest
 import torch
 from test_expansion import ROUNDING, drawn
 
-from intrigue.expansion import expanded, takes_kernel
 from intrigue.neighbours import nearest_rows
-from intrigue.precision import exact_float32, fast_float32
+from intrigue.ops.precision import exact_float32, fast_float32
+from intrigue.ops.tf32x3 import expanded, takes_kernel
 
 pytestmark = pytest.mark.gpu
 

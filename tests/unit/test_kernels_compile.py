@@ -14,7 +14,7 @@ from interpreted import found_by
 HOPPER = 90
 OTHERS = (75, 80, 86, 89, 100, 120)  # Turing to Blackwell, by NVIDIA's numbers of their instruction sets
 EVERYWHERE = 48 * 1024  # bytes of shared memory that a program has on any GPU without asking
-MOST_SPILLED = 96  # bytes a lane, as `trunk_kernels` says
+MOST_SPILLED = 96  # bytes a lane, as `first_layer_kernels` says
 SOURCE = Path(intrigue.__file__).parent
 
 pytestmark = pytest.mark.xdist_group("kernels compiled")
@@ -27,14 +27,14 @@ def compiled_for(kinds, tmp_path_factory):
 
 def check(found, kinds):
     """Each compiles, and fits where it is launched: trunks ask for the device's memory first, the others do not."""
-    from intrigue import trunk_kernels  # not at the top: Triton is published for Linux only
+    from intrigue.ops import first_layer_kernels  # not at the top: Triton is published for Linux only
 
     assert not found["refused"]
     rows = found["compiled"]
     assert {(row["kind"], row["module"]) for row in rows} == {(kind, each) for kind in kinds for each in launched()}
     for row in rows:
-        width = int(re.search(r"to (\d+)", row["case"])[1]) if row["module"] == trunk_kernels.__name__ else 0
-        assert row["shared"] <= (trunk_kernels.shared_bytes(width) if width else EVERYWHERE), row
+        width = int(re.search(r"to (\d+)", row["case"])[1]) if row["module"] == first_layer_kernels.__name__ else 0
+        assert row["shared"] <= (first_layer_kernels.shared_bytes(width) if width else EVERYWHERE), row
 
 
 def launched():
@@ -57,7 +57,7 @@ def test_hardly_anything_spills(hopper):
     """As the comments beside their sizes say, by which these were chosen."""
     rows = hopper["compiled"]
     assert all(row["spilled"] <= MOST_SPILLED for row in rows)
-    clean = ("intrigue.narrow_kernels", "intrigue.smallest_kernel")
+    clean = ("intrigue.ops.output_layer_kernels", "intrigue.ops.topk_kernel")
     assert not [row for row in rows if row["module"] in clean and row["spilled"]]
 
 

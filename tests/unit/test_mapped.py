@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from intrigue.mapped import in_order
+from intrigue.ops.mapped import in_order
 
 
 @pytest.mark.parametrize("shared", [False, True])

@@ -7,8 +7,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from intrigue.expansion import worth_splitting
-from intrigue.member_products import FOUR, by_parts, filled_up, member_products
+from intrigue.ops.member_products import FOUR, by_parts, filled_up, member_products
+from intrigue.ops.tf32x3 import worth_splitting
 
 SIZES = st.integers(1, 9)
 

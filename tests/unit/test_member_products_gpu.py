@@ -6,8 +6,8 @@ import pytest
 import torch
 from test_member_products import made
 
-from intrigue.member_products import member_products
-from intrigue.precision import exact_float32, fast_float32
+from intrigue.ops.member_products import member_products
+from intrigue.ops.precision import exact_float32, fast_float32
 
 pytestmark = pytest.mark.gpu
 SIZES = [(5, 1024, 518, 1024), (5, 1024, 1030, 512), (3, 300, 257, 300)]
@@ -24,10 +24,10 @@ def compiled_anew():
 @pytest.fixture
 def splits(monkeypatch):
     """How often factors were split."""
-    from intrigue import expansion_kernel  # Triton is slow to import, and here only for a GPU.
+    from intrigue.ops import tf32x3_kernel  # Triton is slow to import, and here only for a GPU.
 
-    seen, split = [], expansion_kernel.split
-    monkeypatch.setattr(expansion_kernel, "split", lambda *given: (seen.append(1), split(*given))[1])
+    seen, split = [], tf32x3_kernel.split
+    monkeypatch.setattr(tf32x3_kernel, "split", lambda *given: (seen.append(1), split(*given))[1])
     return seen
 
 

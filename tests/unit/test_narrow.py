@@ -8,14 +8,21 @@ import torch
 from torch import library, nn
 
 from interpreted import found_by
-from intrigue import narrow as module
-from intrigue import triton_there
 from intrigue.agents.ddpg_nets import Actor
 from intrigue.cohort.stack import stack_modules
-from intrigue.narrow import MOST_OUTPUTS, NARROW, NARROW_BACKWARD, members_wide_then_narrow, suits, wide_then_narrow
 from intrigue.networks import EnsembleLinear
-from intrigue.precision import fast_float32
-from intrigue.wide import wide_linear, wide_members
+from intrigue.ops import output_layer as module
+from intrigue.ops import triton_support
+from intrigue.ops.matmul import wide_linear, wide_members
+from intrigue.ops.output_layer import (
+    MOST_OUTPUTS,
+    NARROW,
+    NARROW_BACKWARD,
+    members_wide_then_narrow,
+    suits,
+    wide_then_narrow,
+)
+from intrigue.ops.precision import fast_float32
 from narrow_cases import CASES, NAMES, computed, expected, random_case
 
 pytestmark = pytest.mark.xdist_group("narrow")  # one process: what the interpreter takes, it takes once
@@ -213,7 +220,7 @@ def test_gradients_of_seeds_lie_as_their_weights_do(monkeypatch, seeds):
 
 
 def test_what_the_kernels_take(monkeypatch):
-    monkeypatch.setattr(triton_there, "TRITON_WORKS", True)
+    monkeypatch.setattr(triton_support, "TRITON_WORKS", True)
     gpu, single = torch.device("cuda"), torch.float32
     assert suits(gpu, single, 1024, 6)
     assert suits(gpu, single, 32, MOST_OUTPUTS)
@@ -223,8 +230,8 @@ def test_what_the_kernels_take(monkeypatch):
     assert not suits(gpu, single, 2048, 6)
     assert not suits(gpu, torch.float64, 1024, 6)
     assert not suits(torch.device("cpu"), single, 1024, 6)
-    monkeypatch.setattr(triton_there, "NVIDIA", False)
+    monkeypatch.setattr(triton_support, "NVIDIA", False)
     assert not suits(gpu, single, 1024, 6)
-    monkeypatch.setattr(triton_there, "NVIDIA", True)
-    monkeypatch.setattr(triton_there, "TRITON_WORKS", False)
+    monkeypatch.setattr(triton_support, "NVIDIA", True)
+    monkeypatch.setattr(triton_support, "TRITON_WORKS", False)
     assert not suits(gpu, single, 1024, 6)

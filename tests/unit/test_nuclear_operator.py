@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch import library
 
-from intrigue import triton_there
 from intrigue.nuclear import (
     Gathered,
     MatrixError,
@@ -21,6 +20,7 @@ from intrigue.nuclear import (
 )
 from intrigue.nuclear.native import library as compiled_norms
 from intrigue.nuclear.operator import NUCLEAR, NUCLEAR_GATHERED
+from intrigue.ops import triton_support
 
 
 def rng(seed=0):
@@ -125,8 +125,8 @@ def test_the_library_is_built_once_and_kept(monkeypatch, tmp_path):
 
 
 def test_missing_triton_is_said_once(monkeypatch):
-    monkeypatch.setattr(triton_there.importlib.util, "find_spec", lambda name: None)
-    forget = (dispatch._triton_is_there.cache_clear, triton_there.triton_lacks.cache_clear)
+    monkeypatch.setattr(triton_support.importlib.util, "find_spec", lambda name: None)
+    forget = (dispatch._triton_is_there.cache_clear, triton_support.triton_lacks.cache_clear)
     for each in forget:
         each()
     try:
@@ -144,12 +144,12 @@ def test_missing_triton_is_said_once(monkeypatch):
 def test_triton_without_a_compiler_is_not_taken(monkeypatch):
     monkeypatch.delenv("CC", raising=False)
     monkeypatch.setenv("PATH", "")
-    triton_there.triton_lacks.cache_clear()
+    triton_support.triton_lacks.cache_clear()
     try:
-        assert not triton_there.triton_works()
-        assert "gcc or clang" in triton_there.triton_lacks()
+        assert not triton_support.triton_works()
+        assert "gcc or clang" in triton_support.triton_lacks()
     finally:
-        triton_there.triton_lacks.cache_clear()
+        triton_support.triton_lacks.cache_clear()
 
 
 def test_threads_change_nothing():

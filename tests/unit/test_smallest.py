@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from torch import library
 
 from interpreted import found_by
-from intrigue import smallest as module
-from intrigue.smallest import MOST, SMALLEST, WIDEST, smallest, takes_kernel
+from intrigue.ops import topk as module
+from intrigue.ops.topk import MOST, SMALLEST, WIDEST, smallest, takes_kernel
 
 pytestmark = pytest.mark.xdist_group("smallest")  # one process: what the interpreter takes, it takes once
 

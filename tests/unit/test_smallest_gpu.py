@@ -6,7 +6,7 @@ import pytest
 import torch
 from test_smallest import KINDS, TABLES, table
 
-from intrigue.smallest import MOST, WIDEST, smallest
+from intrigue.ops.topk import MOST, WIDEST, smallest
 
 pytestmark = pytest.mark.gpu
 

@@ -8,11 +8,11 @@ import torch
 from torch import library, nn
 
 from interpreted import found_by
-from intrigue import triton_there
-from intrigue import trunk as module
 from intrigue.cohort.stack import stack_modules
-from intrigue.precision import exact_float32, fast_float32
-from intrigue.trunk import MOST_INPUTS, TRUNK, TRUNK_BACKWARD, Trunk, takes_kernel
+from intrigue.ops import first_layer as module
+from intrigue.ops import triton_support
+from intrigue.ops.first_layer import MOST_INPUTS, TRUNK, TRUNK_BACKWARD, Trunk, takes_kernel
+from intrigue.ops.precision import exact_float32, fast_float32
 from trunk_cases import CASES, EPS, NAMES, by_numpy, computed, expected, random_case
 
 pytestmark = pytest.mark.xdist_group("trunk")  # one process: what the interpreter takes, it takes once
@@ -237,7 +237,7 @@ def test_compiled_module_knows_the_precision(monkeypatch, precision, exact):
 
 
 def test_what_the_kernels_take(monkeypatch):
-    monkeypatch.setattr(triton_there, "TRITON_WORKS", True)
+    monkeypatch.setattr(triton_support, "TRITON_WORKS", True)
     monkeypatch.setattr(module, "_shared_memory", lambda device: 227 * 1024)
     pytest.importorskip("triton", reason="Triton is published for Linux only")
     gpu, single = torch.device("cuda"), torch.float32
@@ -254,5 +254,5 @@ def test_what_the_kernels_take(monkeypatch):
     monkeypatch.setattr(module, "_shared_memory", lambda device: 99 * 1024)
     assert not takes_kernel(gpu, single, 24, 1024)
     assert takes_kernel(gpu, single, 24, 512)
-    monkeypatch.setattr(triton_there, "TRITON_WORKS", False)
+    monkeypatch.setattr(triton_support, "TRITON_WORKS", False)
     assert not takes_kernel(gpu, single, 24, 512)

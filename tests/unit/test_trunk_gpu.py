@@ -10,8 +10,8 @@ from torch import nn
 
 from cuda_graph import captured
 from intrigue.cohort.stack import stack_modules
-from intrigue.precision import exact_float32, fast_float32
-from intrigue.trunk import TRUNK, Trunk, takes_kernel
+from intrigue.ops.first_layer import TRUNK, Trunk, takes_kernel
+from intrigue.ops.precision import exact_float32, fast_float32
 from trunk_cases import CASES, EPS, NAMES, computed, expected, random_case
 
 pytestmark = pytest.mark.gpu

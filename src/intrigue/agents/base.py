@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal
 
 from torch import Generator, Tensor, nn
 
-from intrigue.execution import Mode
+from intrigue.ops.execution import Mode
 from intrigue.spaces import Spaces
 from intrigue.state import State
 from intrigue.types import Acted, Extras, Metrics, Stream, Transitions
@@ -40,7 +40,7 @@ class Agent(nn.Module, abc.ABC):
         """Actions for observations (N, *obs) and skills (N, K), inside the action space's bounds; K is mostly 0."""
 
     def execute(self, mode: Mode) -> None:
-        """How updates run from now on (`intrigue.execution`); said once, on the device the agent lives on."""
+        """How updates run from now on (`intrigue.ops.execution`); said once, on the device the agent lives on."""
         return
 
     def warm_up(self, obs: Tensor) -> None:

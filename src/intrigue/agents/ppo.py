@@ -28,7 +28,6 @@ from torch import Generator, Tensor
 from intrigue.agents.actor_critic import ActorCritic
 from intrigue.agents.base import Agent
 from intrigue.agents.registry import register_agent
-from intrigue.execution import Captured, LossStep, Mode, captures
 from intrigue.fields import (
     Discount,
     FiniteFloat,
@@ -38,8 +37,9 @@ from intrigue.fields import (
     PositiveFloat,
     PositiveInt,
 )
-from intrigue.optim import load_optimizer_state, optimizer_state
-from intrigue.precision import fast_float32
+from intrigue.ops.execution import Captured, LossStep, Mode, captures
+from intrigue.ops.optimizer_step import load_optimizer_state, optimizer_state
+from intrigue.ops.precision import fast_float32
 from intrigue.returns import gae
 from intrigue.spaces import Spaces
 from intrigue.state import State

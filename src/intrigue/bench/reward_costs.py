@@ -23,7 +23,7 @@ from intrigue.bench.interleaved import medians
 from intrigue.bench.memory import peak_bytes
 from intrigue.curiosity import Curiosity
 from intrigue.curiosity_config import CuriosityConfig
-from intrigue.precision import exact_float32
+from intrigue.ops.precision import exact_float32
 from intrigue.rewards.registry import REWARDS
 from intrigue.rng import seeded_construction
 from intrigue.spaces import ActionSpec, ObsSpec, Spaces

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from intrigue.precision import exact_float32
+from intrigue.ops.precision import exact_float32
 from intrigue.training.parts import Parts
 from intrigue.types import Transitions
 

@@ -7,7 +7,7 @@
     load_optimizer_state(seed.optimizer, ...); adam.adopt()   to be called again after a load: it exchanges the moments
 
 Adam works number by number, so one step over (S, ...) is the step of every seed; `step`, which counts them, is shared.
-On a GPU a step is `cohort.adam_kernels`, elsewhere torch's own.
+On a GPU a step is `ops.adam_kernels`, elsewhere torch's own.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from intrigue.cohort.adam_fused import Outlook, descend, look_ahead
 from intrigue.cohort.stack import Stacked
 from intrigue.errors import RunError
-from intrigue.guard import skipping
-from intrigue.triton_there import kernels_run_on
+from intrigue.ops.adam import Outlook, descend, look_ahead
+from intrigue.ops.guard import skipping
+from intrigue.ops.triton_support import kernels_run_on
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
 SETTINGS = ("betas", "eps", "weight_decay", "amsgrad", "maximize")  # of a group, all but the rate
@@ -63,7 +63,7 @@ class StackedAdam:
         self._fused = capturable and plain and floats and kernels_run_on(self._leaves[0].device)
         self._outlook = Outlook.blank(len(self._leaves), self._leaves[0].device)
         self.look = self._by_kernel if self._fused else skipping(self.optimizer, self._leaves[0].device)
-        """To be given each seed's loss, and counts of those that were not finite (`intrigue.guard`)."""
+        """To be given each seed's loss, and counts of those that were not finite (`intrigue.ops.guard`)."""
         self.adopt()
 
     @torch.no_grad()

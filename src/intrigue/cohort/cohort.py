@@ -20,13 +20,13 @@ from intrigue.cohort.stack import stack_modules
 from intrigue.cohort.update import Update
 from intrigue.envs.pool import PoolStep
 from intrigue.errors import RunError
-from intrigue.execution import captures
+from intrigue.ops.execution import captures
+from intrigue.ops.triton_support import triton_works
 from intrigue.replay.plan import updates_due
 from intrigue.replay.stage import Stage
 from intrigue.spaces import Array
 from intrigue.training.of_seed import of_seed
 from intrigue.training.replay import ReplayParts
-from intrigue.triton_there import triton_works
 from intrigue.types import Episode, Metrics, Progress
 
 NOBODY = contextlib.nullcontext()

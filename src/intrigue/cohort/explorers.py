@@ -17,9 +17,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from intrigue.cohort.dice import Dice
 from intrigue.cohort.stack import Stacked, fuse_for_seeds
-from intrigue.execution import Captured
+from intrigue.ops.execution import Captured
+from intrigue.ops.philox import Dice
 from intrigue.spaces import Array
 from intrigue.training.replay import ReplayParts
 

@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 from torch.utils import _pytree as pytree
 
-from intrigue.execution import Function, fuse_kernels
+from intrigue.ops.execution import Function, fuse_kernels
 from intrigue.types import Encoded, Prepared, Transitions
 
 Dims: TypeAlias = "int | tuple[int | None, ...] | None"

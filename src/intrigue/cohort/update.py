@@ -20,16 +20,16 @@ from torch import Tensor
 
 from intrigue.agents import ddpg
 from intrigue.agents.ddpg import DDPG, Rows
-from intrigue.beside import Beside
 from intrigue.cohort.descent import Descent
-from intrigue.cohort.dice import Dice
 from intrigue.cohort.drawn import Asked, Draw, Drawn, draw
 from intrigue.cohort.shelf import Shelves
 from intrigue.cohort.stack import Stacked, fuse_for_seeds, stack_modules
 from intrigue.curiosity import Curiosity, Mixed
-from intrigue.execution import Captured
 from intrigue.learner import REFUSAL
-from intrigue.precision import exact_float32, fast_float32
+from intrigue.ops.beside import Beside
+from intrigue.ops.execution import Captured
+from intrigue.ops.philox import Dice
+from intrigue.ops.precision import exact_float32, fast_float32
 from intrigue.rng import Rng
 from intrigue.training.replay import ReplayParts
 from intrigue.types import Extras, Parts, Prepared, Transitions

@@ -18,10 +18,10 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from intrigue.compiled import CannotCompile, load
 from intrigue.envs.atari_protocols import SIDE
 from intrigue.envs.atari_screen import GREY_PARTS, Kind, Screen, exact_in_float32, filter_weights, grey_table
 from intrigue.envs.atari_stack import Bytes, Stack
+from intrigue.ops.native_build import CannotCompile, load
 
 SOURCE = Path(__file__).with_name("atari_screen.c")
 # Wider registers slow the emulator's next frames down, as `processor` says: with 256 bits picture and four frames took

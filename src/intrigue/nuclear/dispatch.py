@@ -16,7 +16,7 @@ import torch
 
 from intrigue.nuclear.contract import MatrixError, check_option
 from intrigue.nuclear.native import library
-from intrigue.triton_there import INTERPRETED, triton_lacks, triton_works
+from intrigue.ops.triton_support import INTERPRETED, triton_lacks, triton_works
 
 Method = Literal["triton", "native", "gram", "svd"]
 METHODS: tuple[Method, ...] = get_args(Method)

@@ -1,7 +1,7 @@
 """The CPU path: `native.c`, compiled once by this machine's C compiler and run in as many threads as torch uses.
 
 Nothing is compiled at install, and nothing is required: without a compiler `auto` takes the Gram method, and `intrigue
-doctor` says so. The first call compiles for about a second (`intrigue.compiled`).
+doctor` says so. The first call compiles for about a second (`intrigue.ops.native_build`).
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 import torch
 
-from intrigue.compiled import CannotCompile, find_compiler, load
 from intrigue.nuclear.contract import MatrixError
 from intrigue.nuclear.forms import CENTERS, Center
 from intrigue.nuclear.reference import Norms
 from intrigue.nuclear.source import Source
+from intrigue.ops.native_build import CannotCompile, find_compiler, load
 
 SOURCE = Path(__file__).with_name("native.c")
 # Comparisons with NaN stay exact; only the error number of sqrt and floating-point traps are given up.

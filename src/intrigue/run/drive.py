@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from intrigue.errors import RunError
+from intrigue.ops.precision import use_products
 from intrigue.pairing import aimless
-from intrigue.precision import use_products
 from intrigue.run import checkpoint
 from intrigue.run.console import Console
 from intrigue.run.live import LiveRun

@@ -18,9 +18,9 @@ import torch
 
 from intrigue.config import RunConfig, flatten_json, resolve
 from intrigue.errors import CheckpointError, ConfigError
-from intrigue.execution import pick_mode
+from intrigue.ops.execution import pick_mode
+from intrigue.ops.precision import pick_products
 from intrigue.plugins import plugin_files
-from intrigue.precision import pick_products
 from intrigue.run import birth, checkpoint
 from intrigue.run.birth import Staging
 from intrigue.run.console import printable

@@ -18,10 +18,10 @@ from intrigue.envs.config import PoolConfig, can_be_attentive, worker_count
 from intrigue.envs.pool import Pool, make_pool
 from intrigue.envs.registry import ENVS
 from intrigue.errors import ConfigError, Problem
-from intrigue.execution import pick_mode
 from intrigue.footprint import of_replay, of_rollout, refuse_too_large
+from intrigue.ops.execution import pick_mode
+from intrigue.ops.precision import use_products
 from intrigue.pairing import pair_problems
-from intrigue.precision import use_products
 from intrigue.replay.agent import ReplayAgent
 from intrigue.replay.collect import ReplayCollector
 from intrigue.replay.memory import Replay

@@ -3,9 +3,9 @@
     y = max(p + b, 0) Wᵀ + c        p = x Vᵀ, the wide product (`wide`); W (A, H)
 
 As layers of their own they are eight kernels and more: in an update of `nnm-urlb` an actor's last layer alone took 22
-to 32 µs, beside other work, and its gradient some 50. The kernels (`narrow_kernels`) read p once each way. In an update
-on another machine they took 7 to 9 and 14 to 20 µs; sums of what their programs leave took some 10 more on a third
-(H200s all, `results/urlb-h200.json`).
+to 32 µs, beside other work, and its gradient some 50. The kernels (`output_layer_kernels`) read p once each way. In an
+update on another machine they took 7 to 9 and 14 to 20 µs; sums of what their programs leave took some 10 more on a
+third (H200s all, `results/urlb-h200.json`).
 
 The custom operators are opaque to torch.compile and graph capture:
 
@@ -26,10 +26,10 @@ from typing import Any
 import torch
 from torch import Tensor, library, nn
 
-from intrigue.mapped import seeds_first
 from intrigue.networks import EnsembleLinear
-from intrigue.triton_there import kernels_run_on
-from intrigue.wide import member_product, product_alone, wide_linear, wide_members
+from intrigue.ops.mapped import seeds_first
+from intrigue.ops.matmul import member_product, product_alone, wide_linear, wide_members
+from intrigue.ops.triton_support import kernels_run_on
 
 MOST_OUTPUTS = 15  # more are the library's: each is a sum over a row, and a line of 16 in the gradient's products
 WIDTHS = (32, 64, 128, 256, 512, 1024)  # powers of two, as Triton's blocks are; of more, rows do not fit registers
@@ -77,23 +77,23 @@ def _taken(p: Tensor, weight: Tensor) -> bool:
 def _narrow(p: Tensor, bias: Tensor, weight: Tensor, last: Tensor) -> Tensor:
     if not _taken(p, weight):
         return (p.to(bias.dtype) + bias.unsqueeze(-2)).relu() @ weight.mT + last.unsqueeze(-2)
-    from intrigue import narrow_kernels  # Triton is optional, and slow to import.
+    from intrigue.ops import output_layer_kernels  # Triton is optional, and slow to import.
 
     with torch.cuda.device_of(p):  # Triton launches where torch is at the moment.
-        return narrow_kernels.forward(p, bias, weight, last)
+        return output_layer_kernels.forward(p, bias, weight, last)
 
 
 def _narrow_backward(dy: Tensor, p: Tensor, bias: Tensor, weight: Tensor, sums: bool) -> tuple[Tensor, Tensor]:
     if not _taken(p, weight):
         return _plain_backward(dy, p, bias, weight, sums)
-    from intrigue import narrow_kernels
+    from intrigue.ops import output_layer_kernels
 
     with torch.cuda.device_of(p):
-        return narrow_kernels.backward(dy, p, bias, weight, sums)
+        return output_layer_kernels.backward(dy, p, bias, weight, sums)
 
 
 def _plain_backward(dy: Tensor, p: Tensor, bias: Tensor, weight: Tensor, sums: bool) -> tuple[Tensor, Tensor]:
-    """The equations of `narrow_kernels`, all rows at once."""
+    """The equations of `output_layer_kernels`, all rows at once."""
     z = p.to(bias.dtype) + bias.unsqueeze(-2)
     dp = (dy @ weight).masked_fill(z <= 0, 0.0)
     parts = torch.cat([(dy.mT @ z.relu()).movedim(-2, 0), dp.sum(-2).unsqueeze(0)]).unsqueeze(-2)
@@ -110,9 +110,9 @@ def _fake_narrow_backward(dy: Tensor, p: Tensor, bias: Tensor, weight: Tensor, s
     outputs, width = weight.shape[-2:]
     blocks = 1 if sums else 0
     if sums and _taken(p, weight):
-        from intrigue import narrow_kernels
+        from intrigue.ops import output_layer_kernels
 
-        blocks = narrow_kernels.blocks_of(p.shape[-2])
+        blocks = output_layer_kernels.blocks_of(p.shape[-2])
     return p.new_empty(p.shape), bias.new_empty((outputs + 1, *p.shape[:-2], blocks, width))
 
 

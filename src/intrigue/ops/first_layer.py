@@ -5,7 +5,7 @@
     trunk(x, low=True)      y rounded to bfloat16, and its gradient taken so: what wide layers multiply (`wide`)
 
 A product of so few inputs leaves cuBLAS little to do between reading and writing; LayerNorm and tanh read and write as
-much again. The kernels (`trunk_kernels`) keep a row in registers from its inputs to its outputs, and back.
+much again. The kernels (`first_layer_kernels`) keep a row in registers from its inputs to its outputs, and back.
 
 The custom operators are opaque to torch.compile and graph capture:
 
@@ -27,9 +27,9 @@ from typing import Any, cast
 import torch
 from torch import Tensor, library, nn
 
-from intrigue.mapped import seeds_first
-from intrigue.precision import tf32_allowed
-from intrigue.triton_there import kernels_run_on
+from intrigue.ops.mapped import seeds_first
+from intrigue.ops.precision import tf32_allowed
+from intrigue.ops.triton_support import kernels_run_on
 
 MOST_INPUTS = 128  # more are cuBLAS's: all weights go through every program
 OUTPUTS = (32, 64, 128, 256, 512, 1024)  # powers of two, as Triton's blocks are; a row of more does not fit registers
@@ -73,9 +73,9 @@ def takes_kernel(device: torch.device, dtype: torch.dtype, width_in: int, width_
         return False
     if device.type != "cuda":  # interpreted
         return True
-    from intrigue import trunk_kernels  # Triton is optional, and slow to import.
+    from intrigue.ops import first_layer_kernels  # Triton is optional, and slow to import.
 
-    needed: int = trunk_kernels.shared_bytes(width_out)
+    needed: int = first_layer_kernels.shared_bytes(width_out)
     return _shared_memory(device) >= needed
 
 
@@ -95,10 +95,10 @@ def _trunk(
 ) -> Tensor:
     if not _taken(x, weight):
         return _squashed(_normalised(x, weight, bias, eps)[0], gain, shift).to(_type(x, low))
-    from intrigue import trunk_kernels
+    from intrigue.ops import first_layer_kernels
 
     with torch.cuda.device_of(x):  # Triton launches where torch is at the moment.
-        return trunk_kernels.forward(x, weight, bias, gain, shift, eps, exact, _type(x, low))
+        return first_layer_kernels.forward(x, weight, bias, gain, shift, eps, exact, _type(x, low))
 
 
 def _trunk_backward(
@@ -114,16 +114,16 @@ def _trunk_backward(
 ) -> tuple[Tensor, Tensor]:
     if not _taken(x, weight):
         return _plain_backward(dy.to(x.dtype), x, weight, bias, gain, shift, eps, sums)
-    from intrigue import trunk_kernels
+    from intrigue.ops import first_layer_kernels
 
     with torch.cuda.device_of(x):
-        return trunk_kernels.backward(dy, x, weight, bias, gain, shift, eps, exact, sums)
+        return first_layer_kernels.backward(dy, x, weight, bias, gain, shift, eps, exact, sums)
 
 
 def _plain_backward(
     dy: Tensor, x: Tensor, weight: Tensor, bias: Tensor, gain: Tensor, shift: Tensor, eps: float, sums: bool
 ) -> tuple[Tensor, Tensor]:
-    """The equations of `trunk_kernels`, all rows at once."""
+    """The equations of `first_layer_kernels`, all rows at once."""
     n, scale = _normalised(x, weight, bias, eps)
     dz = dy * (1 - _squashed(n, gain, shift).square())
     dn = dz * _row(gain)
@@ -173,9 +173,9 @@ def _fake_trunk_backward(
     del bias, gain, shift, eps
     blocks = 1 if sums else 0
     if sums and _taken(x, weight):
-        from intrigue import trunk_kernels
+        from intrigue.ops import first_layer_kernels
 
-        blocks = -(-x.shape[-2] // trunk_kernels.rows_of(exact))
+        blocks = -(-x.shape[-2] // first_layer_kernels.rows_of(exact))
     return x.new_empty(dy.shape), x.new_empty((*x.shape[:-2], blocks, 3, weight.shape[-2]))
 
 

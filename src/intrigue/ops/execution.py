@@ -20,9 +20,9 @@ import torch
 from torch import Generator, Tensor
 
 from intrigue.errors import ConfigError, NonFiniteError, Problem
-from intrigue.guard import Guard, skipping
-from intrigue.optim import descend
-from intrigue.precision import fast_float32
+from intrigue.ops.guard import Guard, skipping
+from intrigue.ops.optimizer_step import descend
+from intrigue.ops.precision import fast_float32
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Mode: TypeAlias = Literal["plain", "compile", "graph"]

@@ -19,9 +19,9 @@ import torch
 from torch import Tensor, library, nn
 from torch.nn import functional
 
-from intrigue.mapped import axis_first
 from intrigue.networks import EnsembleLinear
-from intrigue.precision import takes_bfloat16
+from intrigue.ops.mapped import axis_first
+from intrigue.ops.precision import takes_bfloat16
 
 EIGHT = 8  # numbers of bfloat16 in 16 bytes
 

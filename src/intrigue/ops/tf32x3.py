@@ -7,7 +7,7 @@ axes in front, of seeds and members.
 
 With ‖m‖² as norms that is ‖q − m‖² less ‖q‖², which is the same for all candidates of a row. In float32, which on a GPU
 is no matter for its matrix units: 1024 rows of 1024 numbers take 35 µs alone and twice that beside other work (H200).
-There the factors are split into parts that those units multiply without rounding them (`expansion_kernel`): 24 µs for
+There the factors are split into parts that those units multiply without rounding them (`tf32x3_kernel`): 24 µs for
 one product of three times the depth, and 12 for splitting. It is off by some 1e-7 of ‖q‖ ‖m‖, as float32's sums are;
 TensorFloat-32 alone would be off by 1e-4.
 
@@ -24,9 +24,9 @@ from typing import Any
 import torch
 from torch import Tensor, library
 
-from intrigue.mapped import axis_first
-from intrigue.precision import tensor_float32
-from intrigue.triton_there import INTERPRETED, triton_works
+from intrigue.ops.mapped import axis_first
+from intrigue.ops.precision import tensor_float32
+from intrigue.ops.triton_support import INTERPRETED, triton_works
 
 LEAST = 256  # rows, candidates and numbers of each: of fewer, splitting takes longer than it saves
 DEEPEST = 4096  # numbers of a row, which one program holds
@@ -59,10 +59,10 @@ def _expanded(query: Tensor, memory: Tensor, norms: Tensor) -> Tensor:
         if query.dim() == 3:
             return torch.baddbmm(norms.unsqueeze(-2), query, memory.mT, alpha=-2)
         return norms.unsqueeze(-2) - 2 * (query @ memory.mT)
-    from intrigue import expansion_kernel  # Triton is optional, and slow to import.
+    from intrigue.ops import tf32x3_kernel  # Triton is optional, and slow to import.
 
     with torch.cuda.device_of(query), tensor_float32():  # Triton launches where torch is at the moment.
-        asking, asked = expansion_kernel.split(query, memory, norms)
+        asking, asked = tf32x3_kernel.split(query, memory, norms)
         return asking @ asked.mT
 
 

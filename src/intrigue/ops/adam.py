@@ -1,4 +1,4 @@
-"""The launch of `cohort.adam_kernels`. No host synchronisation anywhere; two kernels for each MOST_TENSORS tensors.
+"""The launch of `ops.adam_kernels`. No host synchronisation anywhere; two kernels for each MOST_TENSORS tensors.
 
     look_ahead(outlook, steps, rate, ...)    from the losses, while gradients are still computed
     descend(weights, gradients, ..., outlook)
@@ -51,7 +51,7 @@ def look_ahead(
 
     It is to be skipped where one of `losses`, (S,), is not finite; each that is not is counted in `refused`, (S,).
     """
-    from intrigue.cohort import adam_kernels  # not at the top: Triton is published for Linux only
+    from intrigue.ops import adam_kernels  # not at the top: Triton is published for Linux only
 
     _check_counts(steps)
     _check_losses(losses, refused, steps)
@@ -83,7 +83,7 @@ def descend(
 
     Nothing of that changes if the step is to be skipped. `places`: which of those that were looked at they are.
     """
-    from intrigue.cohort import adam_kernels
+    from intrigue.ops import adam_kernels
 
     several = [weights, gradients, firsts, seconds]
     _check(several, steps, places)

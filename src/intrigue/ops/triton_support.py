@@ -8,7 +8,7 @@ import os
 
 import torch
 
-from intrigue.compiled import CannotCompile, find_compiler
+from intrigue.ops.native_build import CannotCompile, find_compiler
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"  # kernels as Python, on a CPU
 

@@ -22,8 +22,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from intrigue.expansion import expanded, worth_splitting
-from intrigue.precision import tf32_allowed
+from intrigue.ops.precision import tf32_allowed
+from intrigue.ops.tf32x3 import expanded, worth_splitting
 
 # Outputs of a layer that a compiler had better sum by itself, together with what comes before: a product of 1024 rows
 # of 1024 with 1 takes a GPU's library 18 µs, of which reading takes 1 (H200). With 6 the sum takes 12, but its gradient

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, library
 
-from intrigue.triton_there import triton_works
+from intrigue.ops.triton_support import triton_works
 
 # A program holds one row in registers and goes through it k times, so a wide row or a large k is torch.topk's.
 WIDEST = 4096
@@ -26,10 +26,10 @@ _LIBRARY.define("smallest(Tensor values, int k) -> Tensor")
 
 def _smallest(values: Tensor, k: int) -> Tensor:
     if takes_kernel(values.device, values.dtype, values.shape[1], k):
-        from intrigue import smallest_kernel  # Triton is optional, and slow to import.
+        from intrigue.ops import topk_kernel  # Triton is optional, and slow to import.
 
         with torch.cuda.device(values.device):  # Triton launches where torch is at the moment.
-            return smallest_kernel.smallest(values, k)
+            return topk_kernel.smallest(values, k)
     return values.topk(k, largest=False).indices
 
 

@@ -18,8 +18,8 @@ from typing import final
 import torch
 from torch import Generator, Tensor
 
+from intrigue.ops.triton_support import triton_works
 from intrigue.rng import Kind, rows_of
-from intrigue.triton_there import triton_works
 
 DTYPES = {"uniform": torch.float64, "normal": torch.float32}
 
@@ -66,11 +66,11 @@ class Dice:
         if self._states is None:
             return rows_of(self._kind, self._shape, self._generators, dtype)
         assert self._taken, "dice must be taken up before they are rolled"
-        from intrigue.cohort import dice_kernel  # Triton is optional, and slow to import.
+        from intrigue.ops import philox_kernel  # Triton is optional, and slow to import.
 
         out = torch.empty(len(self._generators), *self._shape, dtype=dtype, device=self._device)
         with torch.cuda.device(self._device):
-            dice_kernel.roll(self._states, out, self._kind == "normal")
+            philox_kernel.roll(self._states, out, self._kind == "normal")
         return out
 
 
