@@ -29,7 +29,7 @@ from intrigue.bench.interleaved import medians
 from intrigue.bench.reward_costs import SPACES, make_curiosity, random_rollout
 from intrigue.curiosity import Curiosity
 from intrigue.curiosity_config import CuriosityConfig
-from intrigue.neighbours import RingMemory
+from intrigue.nn.knn import RingMemory
 from intrigue.rewards.registry import REWARDS
 
 STEPS, ENVS = 128, 8

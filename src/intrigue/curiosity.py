@@ -24,10 +24,10 @@ from intrigue.batches import check_finite, check_shapes
 from intrigue.curiosity_config import CuriosityConfig, split_options
 from intrigue.encodings_ahead import EncodingsAhead
 from intrigue.errors import ConfigError, Problem
-from intrigue.features import encode_action, reached
 from intrigue.learner import Learner
-from intrigue.noise import FeatureNoise
-from intrigue.normalize import ReturnScale, RunningMoments, ValueScale, valid_moments
+from intrigue.nn.encoders import encode_action, reached
+from intrigue.nn.feature_noise import FeatureNoise
+from intrigue.nn.normalize import ReturnScale, RunningMoments, ValueScale, valid_moments
 from intrigue.ops.execution import Mode
 from intrigue.ops.precision import exact_float32
 from intrigue.rewards.registry import REWARDS

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch.func import vmap
 
-from intrigue import neighbours
-from intrigue.neighbours import knn_distances, nearest_rows
+from intrigue.nn import knn
+from intrigue.nn.knn import knn_distances, nearest_rows
 from intrigue.nuclear import Gathered, nuclear_floor, nuclear_norm, nuclear_score
 
 SEEDS, ROWS, WIDTH = 3, 23, 6
@@ -50,7 +50,7 @@ def test_gathered_norms_of_a_map(shared, function):
 @pytest.mark.parametrize("own", ["no", "count", "skip"])
 def test_neighbours_of_a_map(own, some, chunk, monkeypatch):
     """Whole and in chunks, all rows allowed or other ones in each seed."""
-    monkeypatch.setattr(neighbours, "CHUNK_ELEMENTS", chunk)
+    monkeypatch.setattr(knn, "CHUNK_ELEMENTS", chunk)
     rows = numbers(SEEDS, ROWS, WIDTH).double()
     allowed = numbers(SEEDS, ROWS, seed=3) > -0.5
     if some:

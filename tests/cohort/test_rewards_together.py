@@ -18,7 +18,7 @@ from conftest import ACTIONS, OBS, make_batch, make_spaces
 from intrigue.cohort.adam import StackedAdam
 from intrigue.cohort.drawn import Asked, Draw, draw
 from intrigue.cohort.stack import Stacked, stack_modules
-from intrigue.features import encode_action
+from intrigue.nn.encoders import encode_action
 from intrigue.rewards import REWARDS
 from intrigue.rewards.base import IntrinsicReward
 from intrigue.rng import seeded_construction

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from conftest import make_batch, make_spaces
 from intrigue.cohort.stack import Stacked, stack_modules
-from intrigue.normalize import ReturnScale, RunningMoments
+from intrigue.nn.normalize import ReturnScale, RunningMoments
 from intrigue.types import Encoded, Prepared, Transitions
 
 SEEDS = 3

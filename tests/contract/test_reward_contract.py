@@ -10,7 +10,7 @@ import torch
 
 from conftest import GYM_ACTIONS, GYM_OBS, make_batch, make_spaces, same_state
 from intrigue import Curiosity
-from intrigue.features import encode_action
+from intrigue.nn.encoders import encode_action
 from intrigue.rewards import REWARDS
 from intrigue.rewards.base import IntrinsicReward
 from intrigue.rng import seeded_construction

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from intrigue.contrastive import AMPLITUDE, random_shift
+from intrigue.nn.contrastive import AMPLITUDE, random_shift
 from intrigue.rewards import REWARDS
 from intrigue.rng import seeded_construction
 from intrigue.spaces import ActionSpec, ObsSpec, Spaces

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from intrigue.features import StateFeatures, reached_then_left
+from intrigue.nn.encoders import StateFeatures, reached_then_left
 from intrigue.rewards import REWARDS
 from intrigue.rng import seeded_construction
 from intrigue.spaces import ActionSpec, ObsSpec, Spaces

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from intrigue.agents import AGENTS
-from intrigue.returns import gae
+from intrigue.nn.returns import gae
 from intrigue.spaces import ActionSpec, ObsSpec, Spaces
 from intrigue.types import Stream, Transitions
 

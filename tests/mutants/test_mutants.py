@@ -54,14 +54,14 @@ MUTANTS = {
         "tests/unit/test_kernels_compile.py::test_all_kernels_compile",
     ),
     "gae runs over environments": Mutant(
-        "returns.py",
+        "nn/returns.py",
         "    delta = reward + discount * next_value * ~terminated - value\n    goes_on = ~(terminated | truncated)\n",
         "    delta = (reward + discount * next_value * ~terminated - value).T\n"
         "    goes_on = (~(terminated | truncated)).T\n",
         "tests/unit/test_returns.py",
     ),
     "the reward filter runs over environments": Mutant(
-        "normalize.py",
+        "nn/normalize.py",
         "        sums = discounted_sums(reward, self.carry, self.discount)\n",
         "        sums = discounted_sums(reward.T, reward.new_zeros(reward.shape[0]), self.discount).T\n",
         "tests/unit/test_normalize.py",
@@ -71,7 +71,7 @@ MUTANTS = {
         "tests/unit/test_collect.py",
     ),
     "truncation is taken for termination": Mutant(
-        "returns.py",
+        "nn/returns.py",
         "discount * next_value * ~terminated - value",
         "discount * next_value * ~(terminated | truncated) - value",
         "tests/unit/test_returns.py",

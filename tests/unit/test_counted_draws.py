@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from intrigue.counted_draws import CountedDraws
+from intrigue.nn.counter_rng import CountedDraws
 from intrigue.rng import seeded_construction
 
 

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from conftest import GYM_ACTIONS, GYM_OBS, make_batch, make_spaces, same_state
 from intrigue import Curiosity
-from intrigue.ellipse import BLOCK, Ellipse
-from intrigue.episodic import FIRST_ROWS, EpisodicMemory, PerEnvironment
-from intrigue.hashing import exact_keys
+from intrigue.nn.elliptical import BLOCK, Ellipse
+from intrigue.nn.episode_segments import Trail
+from intrigue.nn.episodic_memory import FIRST_ROWS, EpisodicMemory, PerEnvironment
+from intrigue.nn.hashing import exact_keys
 from intrigue.rewards import REWARDS
 from intrigue.rng import seeded_construction
-from intrigue.trail import Trail
 from intrigue.types import Transitions
 
 EPISODIC = [
@@ -204,7 +204,7 @@ def test_chunks_change_nothing(monkeypatch):
         trail = Trail.of(batch, memory.carried(3), begin=True)
         entries = trail.lay(batch.next_obs, batch.obs)
         whole = memory.nearest(trail, entries, 4)
-        monkeypatch.setattr("intrigue.episodic.CHUNK_ELEMENTS", 100)
+        monkeypatch.setattr("intrigue.nn.episodic_memory.CHUNK_ELEMENTS", 100)
         assert torch.equal(memory.nearest(trail, entries, 4), whole)
         monkeypatch.undo()
         memory.add(trail, entries)

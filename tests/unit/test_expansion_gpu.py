@@ -6,7 +6,7 @@ import pytest
 import torch
 from test_expansion import ROUNDING, drawn
 
-from intrigue.neighbours import nearest_rows
+from intrigue.nn.knn import nearest_rows
 from intrigue.ops.precision import exact_float32, fast_float32
 from intrigue.ops.tf32x3 import expanded, takes_kernel
 

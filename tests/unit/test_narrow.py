@@ -10,7 +10,7 @@ from torch import library, nn
 from interpreted import found_by
 from intrigue.agents.ddpg_nets import Actor
 from intrigue.cohort.stack import stack_modules
-from intrigue.networks import EnsembleLinear
+from intrigue.nn.networks import EnsembleLinear
 from intrigue.ops import output_layer as module
 from intrigue.ops import triton_support
 from intrigue.ops.matmul import wide_linear, wide_members

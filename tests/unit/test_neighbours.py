@@ -11,10 +11,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from intrigue import neighbours
 from intrigue.errors import ConfigError
-from intrigue.neighbours import RingMemory, knn_distances, nearest_rows
-from intrigue.particles import ParticleEntropy
+from intrigue.nn import knn
+from intrigue.nn.knn import RingMemory, knn_distances, nearest_rows
+from intrigue.nn.particle_entropy import ParticleEntropy
 
 
 @settings(max_examples=50, deadline=None)
@@ -32,7 +32,7 @@ def test_chunks_change_nothing(monkeypatch):
     rng = torch.Generator().manual_seed(0)
     rows = torch.randn(37, 4, generator=rng)
     whole = nearest_rows(rows, rows, 3, skip_self=True)
-    monkeypatch.setattr(neighbours, "CHUNK_ELEMENTS", 50)
+    monkeypatch.setattr(knn, "CHUNK_ELEMENTS", 50)
     assert torch.equal(nearest_rows(rows, rows, 3, skip_self=True), whole)
     assert not (whole == torch.arange(37).unsqueeze(-1)).any()
 
@@ -63,7 +63,7 @@ def test_distances_are_those_of_brute_force(queries, rows, k, own, chunk, offset
     memory = (rng.normal(size=(rows, 3)) + offset).astype(np.float32)
     query = memory[:queries] if own != "no" else (rng.normal(size=(queries, 3)) + offset).astype(np.float32)
     allowed = rng.random(rows) < 0.8
-    with patch.object(neighbours, "CHUNK_ELEMENTS", chunk):
+    with patch.object(knn, "CHUNK_ELEMENTS", chunk):
         near = knn_distances(*map(torch.from_numpy, (query, memory)), k, own=own, allowed=torch.from_numpy(allowed))
     assert near.distance.shape == near.found.shape == near.row.shape == (len(query), k)
     for row, state in enumerate(query.astype(np.float64)):

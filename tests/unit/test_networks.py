@@ -6,8 +6,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from intrigue import networks
-from intrigue.networks import ConvTrunk, DynamicsEnsemble, Encoder, EnsembleLinear, init_normc
+from intrigue.nn import networks
+from intrigue.nn.networks import ConvTrunk, DynamicsEnsemble, Encoder, EnsembleLinear, init_normc
 from intrigue.spaces import ObsSpec
 
 

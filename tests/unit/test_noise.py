@@ -7,7 +7,7 @@ import torch
 
 from conftest import GYM_ACTIONS, GYM_OBS, make_batch, make_spaces
 from intrigue import Curiosity
-from intrigue.noise import FeatureNoise
+from intrigue.nn.feature_noise import FeatureNoise
 
 
 def noise(sigma: float, units: str = "absolute", draw: str = "shared", seed: int = 0) -> FeatureNoise:

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from intrigue.normalize import ReturnScale, RunningMoments, ValueScale, valid_moments
+from intrigue.nn.normalize import ReturnScale, RunningMoments, ValueScale, valid_moments
 
 
 @settings(max_examples=40, deadline=None)

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conftest import same_state
-from intrigue import neighbours
-from intrigue.particles import ParticleEntropy
+from intrigue.nn import knn
+from intrigue.nn.particle_entropy import ParticleEntropy
 
 
 def brute_distances(query, candidates, k, *, skip):
@@ -142,5 +142,5 @@ def test_chunks_change_nothing(monkeypatch):
     states = torch.randn(20, 2, 4, generator=torch.Generator().manual_seed(0))
     valid = torch.ones(20, 2, dtype=torch.bool)
     whole, _ = ParticleEntropy(5, count_self=False).score(states, valid)
-    monkeypatch.setattr(neighbours, "CHUNK_ELEMENTS", 70)
+    monkeypatch.setattr(knn, "CHUNK_ELEMENTS", 70)
     torch.testing.assert_close(ParticleEntropy(5, count_self=False).score(states, valid)[0], whole)

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from intrigue.returns import discounted_sums, gae
+from intrigue.nn.returns import discounted_sums, gae
 
 NEVER = torch.zeros(3, 1, dtype=torch.bool)
 

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from intrigue.agents.heads import ActionHead
-from intrigue.networks import ConvTrunk, Style, init_normc, init_orthogonal, mlp
-from intrigue.normalize import RunningMoments
+from intrigue.nn.networks import ConvTrunk, Style, init_normc, init_orthogonal, mlp
+from intrigue.nn.normalize import RunningMoments
 from intrigue.spaces import Spaces
 
 InputNorm = Literal["none", "elementwise", "scalar"]

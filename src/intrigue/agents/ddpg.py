@@ -37,7 +37,7 @@ from torch.func import functional_call
 from intrigue.agents.ddpg_nets import Actor, TwinCritic
 from intrigue.agents.registry import register_agent
 from intrigue.fields import Discount, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveFraction, PositiveInt
-from intrigue.networks import freeze
+from intrigue.nn.networks import freeze
 from intrigue.ops.execution import LossStep, Mode
 from intrigue.ops.optimizer_step import load_optimizer_state, optimizer_state
 from intrigue.replay.agent import ReplayAgent

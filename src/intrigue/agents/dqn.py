@@ -31,7 +31,7 @@ from torch.nn import functional
 
 from intrigue.agents.registry import register_agent
 from intrigue.fields import Discount, Fraction, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
-from intrigue.networks import ConvTrunk, freeze, init_orthogonal, mlp
+from intrigue.nn.networks import ConvTrunk, freeze, init_orthogonal, mlp
 from intrigue.ops.optimizer_step import descend, load_optimizer_state, optimizer_state
 from intrigue.replay.agent import ReplayAgent
 from intrigue.replay.plan import ReplayPlan

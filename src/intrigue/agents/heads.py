@@ -11,7 +11,7 @@ import math
 import torch
 from torch import Generator, Tensor, nn
 
-from intrigue.networks import init_orthogonal
+from intrigue.nn.networks import init_orthogonal
 from intrigue.spaces import ActionSpec
 
 

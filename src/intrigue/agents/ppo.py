@@ -37,10 +37,10 @@ from intrigue.fields import (
     PositiveFloat,
     PositiveInt,
 )
+from intrigue.nn.returns import gae
 from intrigue.ops.execution import Captured, LossStep, Mode, captures
 from intrigue.ops.optimizer_step import load_optimizer_state, optimizer_state
 from intrigue.ops.precision import fast_float32
-from intrigue.returns import gae
 from intrigue.spaces import Spaces
 from intrigue.state import State
 from intrigue.types import Acted, Extras, Metrics, Stream, Transitions

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, library, nn
 from torch.nn import functional
 
-from intrigue.networks import EnsembleLinear
+from intrigue.nn.networks import EnsembleLinear
 from intrigue.ops.mapped import axis_first
 from intrigue.ops.precision import takes_bfloat16
 

@@ -26,7 +26,7 @@ from typing import Any
 import torch
 from torch import Tensor, library, nn
 
-from intrigue.networks import EnsembleLinear
+from intrigue.nn.networks import EnsembleLinear
 from intrigue.ops.mapped import seeds_first
 from intrigue.ops.matmul import member_product, product_alone, wide_linear, wide_members
 from intrigue.ops.triton_support import kernels_run_on

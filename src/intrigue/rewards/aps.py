@@ -1,7 +1,7 @@
 """Active pretraining with successor features (Liu & Abbeel 2021, arXiv:2108.13956).
 
     r(s', w) = log(1 + mean_j u_j) + w · φ̂(s')            u_j: distances from φ(s') to its k nearest in the batch
-    loss     = −w · φ̂(s')                                  (intrigue.particles)
+    loss     = −w · φ̂(s')                                  (intrigue.nn.particle_entropy)
 
     w: the task the policy follows, a unit vector of `skill_dim` numbers.  φ: `features` after `trunk`, trained.
     φ̂ = φ/‖φ‖: the mean direction of a von Mises-Fisher q(w | s'), whose log-likelihood is w · φ̂ but for a constant.
@@ -36,13 +36,13 @@ from torch import Tensor
 from torch.nn import functional
 
 from intrigue.fields import NonNegativeFloat, PositiveInt
-from intrigue.particles import ParticleEntropy
+from intrigue.nn.particle_entropy import ParticleEntropy
+from intrigue.nn.state_nets import StateTrunk, relu_net
 from intrigue.rewards.base import IntrinsicReward
 from intrigue.rewards.registry import register_reward
 from intrigue.rng import Rng
 from intrigue.skills import SkillSpec
 from intrigue.spaces import Spaces
-from intrigue.state_nets import StateTrunk, relu_net
 from intrigue.types import Parts, Transitions
 
 CITATION = """@inproceedings{liu2021aps,

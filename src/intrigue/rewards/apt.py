@@ -36,16 +36,16 @@ from typing import Literal, NamedTuple, final
 import torch
 from torch import Tensor, nn
 
-from intrigue.contrastive import ContrastiveFeatures
 from intrigue.fields import NonNegativeInt, PositiveFloat, PositiveInt
-from intrigue.networks import init_orthogonal, mlp
-from intrigue.particles import Normalizer, ParticleEntropy
-from intrigue.plain_dynamics import PlainDynamics
+from intrigue.nn.contrastive import ContrastiveFeatures
+from intrigue.nn.networks import init_orthogonal, mlp
+from intrigue.nn.particle_entropy import Normalizer, ParticleEntropy
+from intrigue.nn.plain_dynamics import PlainDynamics
+from intrigue.nn.state_nets import StateTrunk, icm_trunk
 from intrigue.rewards.base import IntrinsicReward
 from intrigue.rewards.registry import register_reward
 from intrigue.rng import Rng
 from intrigue.spaces import Spaces
-from intrigue.state_nets import StateTrunk, icm_trunk
 from intrigue.types import Parts, Transitions
 
 CITATION = """@inproceedings{liu2021apt,

@@ -25,14 +25,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from intrigue.noise import FeatureNoise
+from intrigue.nn.feature_noise import FeatureNoise
 from intrigue.rng import Rng
 from intrigue.skills import SkillSpec
 from intrigue.spaces import Spaces
 from intrigue.types import Parts, Transitions
 
 if TYPE_CHECKING:
-    from intrigue.features import StateFeatures
+    from intrigue.nn.encoders import StateFeatures
 
 
 class IntrinsicReward(nn.Module, abc.ABC):

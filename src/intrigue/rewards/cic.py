@@ -1,7 +1,8 @@
 """Contrastive intrinsic control (Laskin et al. 2022, arXiv:2202.00161).
 
-    r     = log(1 + mean_j u_j)                 u_j: distances from h to its k nearest in the batch (intrigue.particles)
-    loss  = −c_ii/τ + log Σ_j exp(c_ij/τ)       c_ij = cosine of ψ(z_i) and g(s_j, s'_j), over the rows of a minibatch
+    r     = log(1 + mean_j u_j)                 u_j: distances from h to its k nearest in the batch
+    (intrigue.nn.particle_entropy) loss  = −c_ii/τ + log Σ_j exp(c_ij/τ)       c_ij = cosine of ψ(z_i) and g(s_j, s'_j),
+    over the rows of a minibatch
 
     z: the skill the policy follows, `skill_dim` numbers in [0, 1).  ψ: `skill_net`.  f: `state_net`.
     g(s, s') = `transition_net`(f(s), f(s')): from which, among the transitions of others, the skill must be told.
@@ -36,13 +37,13 @@ from torch import Tensor
 from torch.nn import functional
 
 from intrigue.fields import NonNegativeFloat, PositiveFloat, PositiveInt
-from intrigue.particles import ParticleEntropy
+from intrigue.nn.particle_entropy import ParticleEntropy
+from intrigue.nn.state_nets import StateTrunk, relu_net
 from intrigue.rewards.base import IntrinsicReward
 from intrigue.rewards.registry import register_reward
 from intrigue.rng import Rng
 from intrigue.skills import SkillSpec
 from intrigue.spaces import Spaces
-from intrigue.state_nets import StateTrunk, relu_net
 from intrigue.types import Parts, Transitions
 
 CITATION = """@article{laskin2022cic,

@@ -34,16 +34,16 @@ from typing import Literal, final
 import torch
 from torch import Tensor
 
-from intrigue.episodic import EpisodicMemory
-from intrigue.features import StateFeatures
 from intrigue.fields import NonNegativeFloat, PositiveFloat, PositiveInt
-from intrigue.hashing import MOST_BITS, SimHash
-from intrigue.pseudocounts import KernelCounts
+from intrigue.nn.encoders import StateFeatures
+from intrigue.nn.episode_segments import Trail
+from intrigue.nn.episodic_memory import EpisodicMemory
+from intrigue.nn.hashing import MOST_BITS, SimHash
+from intrigue.nn.pseudocounts import KernelCounts
 from intrigue.rewards.base import IntrinsicReward
 from intrigue.rewards.registry import register_reward
 from intrigue.rng import Rng
 from intrigue.spaces import Spaces
-from intrigue.trail import Trail
 from intrigue.types import Parts, Transitions
 
 CITATION = """@inproceedings{tang2017exploration,

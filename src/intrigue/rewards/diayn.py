@@ -32,12 +32,12 @@ from typing import Literal, final
 from torch import Tensor
 
 from intrigue.fields import PositiveInt
+from intrigue.nn.state_nets import StateTrunk, relu_net
 from intrigue.rewards.base import IntrinsicReward
 from intrigue.rewards.registry import register_reward
 from intrigue.rng import Rng
 from intrigue.skills import SkillSpec
 from intrigue.spaces import Spaces
-from intrigue.state_nets import StateTrunk, relu_net
 from intrigue.types import Parts, Transitions
 
 CITATION = """@inproceedings{eysenbach2019diayn,

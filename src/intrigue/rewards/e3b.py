@@ -17,7 +17,7 @@ are made for its environments. That it pays the state reached is our reading of 
 be verified. Remembered states enter C as φ sees them after the rollout's learning.
 Differs from the official code (facebookresearch/e3b, MiniHack): φ has 1,024 outputs there, trained by its own Adam at
 the same rate as ours; C is kept in float32 and updated row by row, here in float64 and by blocks, with the same result
-(see intrigue.ellipse).
+(see intrigue.nn.elliptical).
 Cost: one encoder pass per score, two with gradient per learning epoch, one over the states still to be remembered per
 rollout; N·D² float64 numbers of memory.
 """
@@ -30,14 +30,14 @@ from typing import Literal, final
 import torch
 from torch import Tensor
 
-from intrigue.ellipse import Ellipse
-from intrigue.features import StateFeatures
 from intrigue.fields import PositiveFloat, PositiveInt
+from intrigue.nn.elliptical import Ellipse
+from intrigue.nn.encoders import StateFeatures
+from intrigue.nn.episode_segments import Trail
 from intrigue.rewards.base import IntrinsicReward
 from intrigue.rewards.registry import register_reward
 from intrigue.rng import Rng
 from intrigue.spaces import Spaces
-from intrigue.trail import Trail
 from intrigue.types import Parts, Transitions
 
 CITATION = """@inproceedings{henaff2022e3b,

@@ -31,14 +31,14 @@ from typing import final
 import torch
 from torch import Tensor
 
-from intrigue.features import StateFeatures
 from intrigue.fields import NonNegativeFloat, PositiveFloat, PositiveInt
-from intrigue.pseudocounts import KernelCounts
+from intrigue.nn.encoders import StateFeatures
+from intrigue.nn.episode_segments import Trail
+from intrigue.nn.pseudocounts import KernelCounts
 from intrigue.rewards.base import IntrinsicReward
 from intrigue.rewards.registry import register_reward
 from intrigue.rng import Rng
 from intrigue.spaces import Spaces
-from intrigue.trail import Trail
 from intrigue.types import Parts, Transitions
 
 CITATION = """@inproceedings{badia2020ngu,

@@ -9,7 +9,7 @@ Z stacks n encodings of m dimensions as rows:
     form="floor"        (‖Z‖_*/‖Z‖_F − 1) / (√min(m, n) − 1)   its constant floor taken off, in [0, 1]
     form="centered"     ‖Z − c‖_* / √m                         ours: c the mean row, or (knn) the state
 
-    φ: `features` (see intrigue.features).  f_k: `models`, trained.  ‖.‖_*: sum of singular values.
+    φ: `features` (see intrigue.nn.encoders).  f_k: `models`, trained.  ‖.‖_*: sum of singular values.
 
 `nnm` is the paper's ratio; `nnmc` is this file with form="centered", which we recommend for exploring.
 
@@ -32,10 +32,10 @@ from typing import Literal, final
 import torch
 from torch import Tensor
 
-from intrigue.features import StateFeatures
 from intrigue.fields import NonNegativeInt, PositiveFraction, PositiveInt
-from intrigue.forward_models import ForwardModels
-from intrigue.neighbours import RingMemory, nearest_rows
+from intrigue.nn.dynamics import ForwardModels
+from intrigue.nn.encoders import StateFeatures
+from intrigue.nn.knn import RingMemory, nearest_rows
 from intrigue.nuclear import Center, Gathered, nuclear_floor, nuclear_norm, nuclear_score
 from intrigue.rewards.base import IntrinsicReward
 from intrigue.rewards.registry import register_reward

@@ -41,15 +41,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from intrigue.counted_draws import CountedDraws
 from intrigue.fields import PositiveFloat, PositiveFraction, PositiveInt
-from intrigue.networks import freeze, init_orthogonal, mlp
-from intrigue.particles import ParticleEntropy
+from intrigue.nn.counter_rng import CountedDraws
+from intrigue.nn.networks import freeze, init_orthogonal, mlp
+from intrigue.nn.particle_entropy import ParticleEntropy
+from intrigue.nn.state_nets import StateTrunk
 from intrigue.rewards.base import IntrinsicReward
 from intrigue.rewards.registry import register_reward
 from intrigue.rng import Rng
 from intrigue.spaces import Spaces
-from intrigue.state_nets import StateTrunk
 from intrigue.types import Parts, Transitions
 
 CITATION = """@inproceedings{yarats2021proto,

@@ -17,7 +17,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-from intrigue.counted_draws import CountedDraws
+from intrigue.nn.counter_rng import CountedDraws
 from intrigue.registry import EmptyConfig
 from intrigue.rewards.base import IntrinsicReward
 from intrigue.rewards.registry import register_reward

@@ -34,11 +34,11 @@ from typing import Literal, final
 import torch
 from torch import Tensor
 
-from intrigue.features import StateFeatures
 from intrigue.fields import NonNegativeInt, PositiveInt
-from intrigue.neighbours import RingMemory
-from intrigue.normalize import Moments, RunningMoments, valid_moments
-from intrigue.particles import ParticleEntropy
+from intrigue.nn.encoders import StateFeatures
+from intrigue.nn.knn import RingMemory
+from intrigue.nn.normalize import Moments, RunningMoments, valid_moments
+from intrigue.nn.particle_entropy import ParticleEntropy
 from intrigue.rewards.base import IntrinsicReward
 from intrigue.rewards.registry import register_reward
 from intrigue.spaces import Spaces

@@ -10,7 +10,7 @@
 How visits are counted (`count`):
 
     equality   states equal to the bit, as the environment gave them: running normalisation does not matter
-    kernel     N = 1 + Σ_i K(φ(s'), φ(s_i)) over the k nearest states of the episode (see intrigue.pseudocounts)
+    kernel     N = 1 + Σ_i K(φ(s'), φ(s_i)) over the k nearest states of the episode (see intrigue.nn.pseudocounts)
 
 Variants:
 
@@ -35,18 +35,18 @@ from typing import Literal, final
 import torch
 from torch import Tensor, nn
 
-from intrigue.episodic import EpisodicMemory
-from intrigue.features import StateFeatures
 from intrigue.fields import NonNegativeFloat, PositiveFloat, PositiveInt
-from intrigue.hashing import exact_keys
-from intrigue.lengths import lengths
-from intrigue.networks import mlp
-from intrigue.pseudocounts import KernelCounts
+from intrigue.nn.encoders import StateFeatures
+from intrigue.nn.episode_segments import Trail
+from intrigue.nn.episodic_memory import EpisodicMemory
+from intrigue.nn.hashing import exact_keys
+from intrigue.nn.lengths import lengths
+from intrigue.nn.networks import mlp
+from intrigue.nn.pseudocounts import KernelCounts
 from intrigue.rewards.base import IntrinsicReward
 from intrigue.rewards.registry import register_reward
 from intrigue.rng import Rng
 from intrigue.spaces import Spaces
-from intrigue.trail import Trail
 from intrigue.types import Parts, Prepared, Transitions
 
 CITATION = """@inproceedings{raileanu2020ride,

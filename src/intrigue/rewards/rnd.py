@@ -34,8 +34,8 @@ import torch
 from torch import Tensor, nn
 
 from intrigue.fields import NonNegativeInt, PositiveInt
-from intrigue.networks import Encoder, freeze, init_orthogonal, mlp
-from intrigue.normalize import Moments, RunningMoments, valid_moments
+from intrigue.nn.networks import Encoder, freeze, init_orthogonal, mlp
+from intrigue.nn.normalize import Moments, RunningMoments, valid_moments
 from intrigue.rewards.base import IntrinsicReward
 from intrigue.rewards.registry import register_reward
 from intrigue.rng import Rng

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from intrigue.fields import PositiveInt
-from intrigue.normalize import Moments, RunningMoments
+from intrigue.nn.normalize import Moments, RunningMoments
 from intrigue.rewards.base import IntrinsicReward
 from intrigue.rewards.registry import register_reward
 from intrigue.rewards.rnd import RND, RNDConfig

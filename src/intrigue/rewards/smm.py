@@ -35,15 +35,15 @@ from typing import Literal, final
 import torch
 from torch import Tensor, nn
 
-from intrigue.counted_draws import CountedDraws
 from intrigue.fields import NonNegativeFloat, PositiveInt
-from intrigue.networks import freeze, init_orthogonal, mlp
+from intrigue.nn.counter_rng import CountedDraws
+from intrigue.nn.networks import freeze, init_orthogonal, mlp
+from intrigue.nn.state_nets import StateTrunk, relu_net
 from intrigue.rewards.base import IntrinsicReward
 from intrigue.rewards.registry import register_reward
 from intrigue.rng import Rng, normal
 from intrigue.skills import SkillSpec
 from intrigue.spaces import Spaces
-from intrigue.state_nets import StateTrunk, relu_net
 from intrigue.types import Parts, Transitions
 
 CITATION = """@article{lee2019smm,

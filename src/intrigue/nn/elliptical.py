@@ -16,8 +16,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from intrigue.episodic import PerEnvironment
-from intrigue.trail import Trail
+from intrigue.nn.episode_segments import Trail
+from intrigue.nn.episodic_memory import PerEnvironment
 
 # Rows taken together: the factorisation costs BLOCK³ per environment, so a long rollout is cut.
 BLOCK = 256

@@ -17,9 +17,9 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from intrigue.approximate import require_faiss
-from intrigue.neighbours import Backend, Own, knn_distances
-from intrigue.normalize import Moments, RunningMoments
+from intrigue.nn.approximate import require_faiss
+from intrigue.nn.knn import Backend, Own, knn_distances
+from intrigue.nn.normalize import Moments, RunningMoments
 from intrigue.types import Parts
 
 Normalizer = Literal["none", "mean", "std", "variance"]

@@ -15,8 +15,8 @@ from typing import Literal, NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
-from intrigue.episodic import EpisodicMemory, PerEnvironment
-from intrigue.trail import Trail
+from intrigue.nn.episode_segments import Trail
+from intrigue.nn.episodic_memory import EpisodicMemory, PerEnvironment
 
 
 class Near(NamedTuple):

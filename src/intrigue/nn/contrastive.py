@@ -14,11 +14,11 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional
 
-from intrigue.networks import init_orthogonal
-from intrigue.noise import FeatureNoise
+from intrigue.nn.feature_noise import FeatureNoise
+from intrigue.nn.networks import init_orthogonal
+from intrigue.nn.state_nets import StateTrunk, relu_net
 from intrigue.rng import Rng, uniform
 from intrigue.spaces import ObsSpec
-from intrigue.state_nets import StateTrunk, relu_net
 
 SHIFT = 4  # forhaoliu/mini_apt train.py: image_pad 4
 AMPLITUDE = (0.8, 1.2)  # ours

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from intrigue.returns import discounted_sums
+from intrigue.nn.returns import discounted_sums
 
 # openai/baselines' RunningMeanStd starts as if it had seen 1e-4 samples of mean 0 and variance 1.
 PRIOR_COUNT = 1e-4

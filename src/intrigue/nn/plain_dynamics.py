@@ -14,8 +14,8 @@ import math
 import torch
 from torch import Tensor, nn
 
-from intrigue.lengths import lengths
-from intrigue.networks import init_orthogonal, mlp
+from intrigue.nn.lengths import lengths
+from intrigue.nn.networks import init_orthogonal, mlp
 from intrigue.ops.matmul import wide_linear
 from intrigue.ops.output_layer import wide_then_narrow
 from intrigue.spaces import ActionSpec

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from intrigue.networks import ConvTrunk, init_orthogonal, mlp
+from intrigue.nn.networks import ConvTrunk, init_orthogonal, mlp
 from intrigue.ops.first_layer import Trunk
 from intrigue.spaces import ObsSpec
 

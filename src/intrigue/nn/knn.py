@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from intrigue.approximate import approximate_rows
+from intrigue.nn.approximate import approximate_rows
 from intrigue.ops.tf32x3 import expanded
 from intrigue.ops.topk import smallest
 

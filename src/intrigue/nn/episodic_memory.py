@@ -3,7 +3,8 @@
     PerEnvironment   a module whose state has one row per environment, however many the first batch brings
     EpisodicMemory   the states of each environment's episode under way, and the view scoring has of them
 
-What a state at place l of a trail (see `intrigue.trail`) can see, in one computation for all environments:
+What a state at place l of a trail (see `intrigue.nn.episode_segments`) can see, in one computation for all
+environments:
 
     remembered rows    if its episode was under way when the rollout began
     places j < l       of the same episode, where a state stands
@@ -19,8 +20,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from intrigue.neighbours import CHUNK_ELEMENTS, SLACK
-from intrigue.trail import Trail
+from intrigue.nn.episode_segments import Trail
+from intrigue.nn.knn import CHUNK_ELEMENTS, SLACK
 
 # Rows an episodic memory begins with; it doubles when they are full.
 FIRST_ROWS = 64

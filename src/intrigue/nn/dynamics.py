@@ -20,10 +20,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from intrigue.features import StateFeatures
-from intrigue.lengths import lengths
-from intrigue.networks import DynamicsEnsemble, EnsembleLinear
-from intrigue.noise import FeatureNoise
+from intrigue.nn.encoders import StateFeatures
+from intrigue.nn.feature_noise import FeatureNoise
+from intrigue.nn.lengths import lengths
+from intrigue.nn.networks import DynamicsEnsemble, EnsembleLinear
 from intrigue.rng import Rng, uniform
 from intrigue.types import Transitions
 

@@ -21,11 +21,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from intrigue.errors import ConfigError
-from intrigue.networks import Encoder, freeze, init_normc, mlp
-from intrigue.noise import FeatureNoise
-from intrigue.plain_dynamics import PlainDynamics
+from intrigue.nn.feature_noise import FeatureNoise
+from intrigue.nn.networks import Encoder, freeze, init_normc, mlp
+from intrigue.nn.plain_dynamics import PlainDynamics
+from intrigue.nn.state_nets import icm_trunk
 from intrigue.spaces import ActionSpec, ObsSpec, Spaces
-from intrigue.state_nets import icm_trunk
 from intrigue.types import Encoded, Prepared, Transitions
 
 EncoderKind = Literal["random", "idf", "joint", "icm", "trunk", "identity"]

@@ -1,0 +1,1 @@
+"""What bonuses and agents are made of: networks, dynamics models, normalisers, memories of neighbours and counts."""
