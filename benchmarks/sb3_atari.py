@@ -27,7 +27,7 @@ from typing import Any
 import torch
 
 from intrigue.bench.machine import machine
-from intrigue.config import resolve
+from intrigue.config.run import resolve
 from intrigue.training.build import build
 from intrigue.training.parts import Parts
 from intrigue.training.rollout import rollout

@@ -17,7 +17,7 @@ from intrigue.version import __version__
 if TYPE_CHECKING:
     from intrigue.api import train
     from intrigue.catalogue import list_agents, list_envs, list_presets, list_rewards, list_studies
-    from intrigue.config import RunConfig
+    from intrigue.config.run import RunConfig
     from intrigue.curiosity import Curiosity
     from intrigue.nuclear import nuclear_norm, nuclear_score
     from intrigue.run.result import Run
@@ -27,7 +27,7 @@ _HOMES = {
     "Curiosity": "intrigue.curiosity",
     "RewardStep": "intrigue.types",
     "Run": "intrigue.run.result",
-    "RunConfig": "intrigue.config",
+    "RunConfig": "intrigue.config.run",
     "Transitions": "intrigue.types",
     "list_agents": "intrigue.catalogue",
     "list_envs": "intrigue.catalogue",

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from intrigue.config import RunConfig, flatten_json, resolve
+from intrigue.config.run import RunConfig, flatten_json, resolve
 from intrigue.presets import preset_layer
 from intrigue.run.driver import start
 from intrigue.run.result import Run

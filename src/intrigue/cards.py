@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from intrigue.catalogue import citation
+from intrigue.config.schema import describe
 from intrigue.registry import Declaration
-from intrigue.schema import describe
 
 LABELS = ("Variants", "Differs from the paper", "Differs from the official code", "Cost")
 _LABEL = re.compile(rf"(?:^|(?<=[.:] ))({'|'.join(LABELS)}):", re.MULTILINE)

@@ -8,12 +8,12 @@ from __future__ import annotations
 from typing import Any
 
 from intrigue.agents.registry import AGENTS
+from intrigue.config.reward_expression import as_reward, parts_of
 from intrigue.envs.registry import ENVS
 from intrigue.errors import ConfigError, Problem
 from intrigue.presets.registry import PRESETS
 from intrigue.registry import Declaration, Registry
 from intrigue.rewards.registry import REWARDS
-from intrigue.rewards_expression import as_reward, parts_of
 from intrigue.studies.registry import STUDIES
 
 REGISTRIES: dict[str, Registry[Any]] = {

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from intrigue.batches import check_finite, check_shapes
-from intrigue.curiosity_config import CuriosityConfig, split_options
+from intrigue.config.curiosity import CuriosityConfig, split_options
 from intrigue.encodings_ahead import EncodingsAhead
 from intrigue.errors import ConfigError, Problem
 from intrigue.learner import Learner

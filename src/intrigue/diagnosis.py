@@ -76,7 +76,7 @@ def _nuclear() -> tuple[bool, str]:
 
 
 def _resume() -> tuple[bool, str]:
-    from intrigue.config import resolve
+    from intrigue.config.run import resolve
     from intrigue.run.driver import resume, start
 
     tiny = {

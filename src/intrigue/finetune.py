@@ -27,7 +27,7 @@ import torch
 from torch import Tensor, nn
 
 from intrigue.agents.ddpg import DDPG
-from intrigue.config import RunConfig, flatten_json, resolve
+from intrigue.config.run import RunConfig, flatten_json, resolve
 from intrigue.envs.dmc_names import PRIMAL, TASK_OF
 from intrigue.envs.registry import split_id
 from intrigue.errors import CheckpointError, ConfigError, Problem, nearest

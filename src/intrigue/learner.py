@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Generator, Tensor
 
-from intrigue.curiosity_config import CuriosityConfig
+from intrigue.config.curiosity import CuriosityConfig
 from intrigue.ops.execution import LossStep, Mode, captures
 from intrigue.ops.optimizer_step import load_optimizer_state, optimizer_state
 from intrigue.rewards.base import IntrinsicReward

@@ -16,7 +16,7 @@ from intrigue.bench.replay_engine import OneByOne
 from intrigue.bench.together_engine import engine_of
 from intrigue.bench.train_replay import Timed, back_to_back, fill, projection, speeds, train
 from intrigue.cli import main
-from intrigue.config import resolve
+from intrigue.config.run import resolve
 from intrigue.presets import preset_layer
 from intrigue.replay.plan import ReplayPlan
 from intrigue.run import driver

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from intrigue.cli import main
-from intrigue.config import resolve
+from intrigue.config.run import resolve
 from intrigue.presets import preset_layer
 from intrigue.run.driver import start
 from intrigue.run.several import Plan, start_seeds

@@ -7,7 +7,7 @@ import pytest
 from conftest import TINY
 from intrigue.cli import COMMANDS, main
 from intrigue.cli.bench import TARGETS
-from intrigue.config import resolve
+from intrigue.config.run import resolve
 from intrigue.run.driver import start
 from intrigue.studies import engine
 from intrigue.training import evaluate

@@ -11,7 +11,7 @@ from conftest import TINY
 from intrigue.bench import env, rewards, score, train_rollouts
 from intrigue.cli import main
 from intrigue.cli.places import file_problems, folder_problems
-from intrigue.config import resolve
+from intrigue.config.run import resolve
 from intrigue.run.driver import start
 from intrigue.studies import engine
 from intrigue.training import evaluate

@@ -37,7 +37,7 @@ def test_notes_stand_below_where_there_is_little_room_and_beside_where_there_is_
 
 
 def test_a_long_note_is_broken_between_words_and_nothing_of_it_is_lost(monkeypatch, capsys) -> None:
-    from intrigue.config import declaration_of
+    from intrigue.config.run import declaration_of
 
     lines = help_lines(80, monkeypatch, capsys, "--reward", "ngu")
     flat = " ".join(" ".join(lines).split())

@@ -139,12 +139,12 @@ def test_answers_come_quickly(argv, limit, code):
 
 
 def test_importing_the_package_loads_no_torch():
-    code = "import sys, intrigue, intrigue.config, intrigue.catalogue; sys.exit('torch' in sys.modules)"
+    code = "import sys, intrigue, intrigue.config.run, intrigue.catalogue; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_config_file_of_a_run_is_accepted(tmp_path, capsys):
-    from intrigue.config import resolve
+    from intrigue.config.run import resolve
 
     config = resolve({"reward": "nnm", "reward.n": 7, "steps": 123})
     path = Path(tmp_path / "config.json")

@@ -11,7 +11,7 @@ from conftest import same_state
 from intrigue.cohort.cohort import Cohort
 from intrigue.cohort.eligible import refusal
 from intrigue.cohort.loop import stacked
-from intrigue.config import resolve
+from intrigue.config.run import resolve
 from intrigue.errors import NonFiniteError, RunError
 from intrigue.presets import preset_layer
 from intrigue.training.build import build

@@ -8,7 +8,7 @@ from test_cohort import SEEDS, SHRUNK, alone, every, made, numbers, trained  # n
 
 from intrigue.cohort.cohort import Cohort
 from intrigue.cohort.eligible import refusal
-from intrigue.config import resolve
+from intrigue.config.run import resolve
 from intrigue.errors import NonFiniteError, RunError
 from intrigue.presets import preset_layer
 from intrigue.training.build import build

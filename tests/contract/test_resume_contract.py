@@ -13,10 +13,10 @@ import pytest
 
 from conftest import TINY, same_state
 from intrigue.agents.registry import AGENTS
-from intrigue.config import RunConfig, declaration_of, resolve
+from intrigue.config.reward_expression import parts_of
+from intrigue.config.run import RunConfig, declaration_of, resolve
 from intrigue.errors import ConfigError
 from intrigue.rewards.registry import REWARDS
-from intrigue.rewards_expression import parts_of
 from intrigue.run import checkpoint
 from intrigue.training.build import build
 from intrigue.training.loops import AnyParts, loop

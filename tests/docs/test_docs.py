@@ -17,13 +17,13 @@ from conftest import TINY
 from intrigue.agents.registry import AGENTS
 from intrigue.catalogue import REGISTRIES
 from intrigue.cli import COMMANDS, main
-from intrigue.config import PLAIN, declaration_of, resolve
+from intrigue.config.run import PLAIN, declaration_of, resolve
+from intrigue.config.schema import fields_of
 from intrigue.errors import ConfigError
 from intrigue.registry import EmptyConfig
 from intrigue.rewards.registry import REWARDS
 from intrigue.run.driver import start
 from intrigue.run.table import EPISODE_COLUMNS, METRIC_COLUMNS
-from intrigue.schema import fields_of
 
 RUN = ("python", "bash")
 SHOWN = ("text", "json", "csv", "console")

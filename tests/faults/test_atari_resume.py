@@ -12,7 +12,7 @@ import time
 import pytest
 from test_kill_and_resume import forked
 
-from intrigue.config import resolve
+from intrigue.config.run import resolve
 from intrigue.presets import preset_layer
 from intrigue.run import checkpoint
 from intrigue.run.driver import resume, start

@@ -18,7 +18,7 @@ import pytest
 import ready_process
 from conftest import TINY
 from intrigue.cli import main
-from intrigue.config import resolve
+from intrigue.config.run import resolve
 from intrigue.run import checkpoint
 from intrigue.run.driver import resume, start
 from intrigue.run.table import read_metrics

@@ -11,7 +11,7 @@ import torch
 from test_kill_and_resume import command, forked
 
 from conftest import TINY
-from intrigue.config import resolve
+from intrigue.config.run import resolve
 from intrigue.run import checkpoint
 from intrigue.run.driver import resume, start
 from intrigue.run.table import read_metrics

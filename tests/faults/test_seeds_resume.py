@@ -19,7 +19,7 @@ import torch
 from run_ends import CLOCK, kept, told
 from test_kill_and_resume import forked
 
-from intrigue.config import resolve
+from intrigue.config.run import resolve
 from intrigue.errors import ConfigError, Interrupted
 from intrigue.presets import preset_layer
 from intrigue.run import checkpoint, snapshot

@@ -14,7 +14,7 @@ import pytest
 from run_ends import kept, told
 from test_kill_and_resume import forked
 
-from intrigue.config import resolve
+from intrigue.config.run import resolve
 from intrigue.ops.precision import fast_float32, takes_bfloat16
 from intrigue.presets import preset_layer
 from intrigue.run import checkpoint, driver, snapshot

@@ -6,8 +6,8 @@ import numpy as np
 import torch
 
 from conftest import make_batch, make_spaces
+from intrigue.config.curiosity import CuriosityConfig
 from intrigue.curiosity import Curiosity
-from intrigue.curiosity_config import CuriosityConfig
 
 
 def mixed(bits):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from intrigue.config import resolve
+from intrigue.config.run import resolve
 from intrigue.curiosity import Curiosity
 from intrigue.presets import preset_layer
 from intrigue.spaces import ActionSpec, ObsSpec, Spaces

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from intrigue.config import resolve
+from intrigue.config.run import resolve
 from intrigue.training.build import build
 from intrigue.training.loops import loop
 

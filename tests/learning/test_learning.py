@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from conftest import TINY
-from intrigue.config import resolve
+from intrigue.config.run import resolve
 from intrigue.training.build import build
 from intrigue.training.rollout import rollout
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import torch
 
+from intrigue.config.curiosity import CuriosityConfig
 from intrigue.curiosity import Curiosity
-from intrigue.curiosity_config import CuriosityConfig
 from intrigue.envs.maze import build_maze
 from intrigue.envs.view import VectorView
 from intrigue.rewards import REWARDS

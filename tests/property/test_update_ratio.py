@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intrigue.config import resolve
+from intrigue.config.run import resolve
 from intrigue.replay.plan import ReplayPlan, updates_due
 from intrigue.training.build import build
 from intrigue.training.replay import ReplayParts, replay

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from intrigue.config import resolve
+from intrigue.config.run import resolve
 from intrigue.presets import preset_layer
 from intrigue.rewards.registry import REWARDS
 from intrigue.run.driver import start

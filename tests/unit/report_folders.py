@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from intrigue.config import RunConfig, resolve
+from intrigue.config.run import RunConfig, resolve
 from intrigue.presets import preset_layer
 from intrigue.run import checkpoint, snapshot
 from intrigue.run.folder import RunFolder, mark_done, write_config, write_provenance

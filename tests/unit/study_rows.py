@@ -7,7 +7,7 @@ from pathlib import Path
 
 from report_folders import write_run
 
-from intrigue.config import resolve
+from intrigue.config.run import resolve
 from intrigue.presets import preset_layer
 from intrigue.run.folder import RunFolder
 

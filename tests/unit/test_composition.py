@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from conftest import GYM_ACTIONS, GYM_OBS, make_batch, make_spaces, same_state
 from intrigue import Curiosity
 from intrigue.agents.registry import AGENTS
-from intrigue.composition import (
+from intrigue.config.expression_tree import (
     Clip,
     Gate,
     Leaf,
@@ -30,11 +30,11 @@ from intrigue.composition import (
     total,
     written,
 )
-from intrigue.config import flatten_json, resolve
+from intrigue.config.reward_expression import as_reward, parse
+from intrigue.config.run import flatten_json, resolve
 from intrigue.errors import ConfigError
 from intrigue.rewards import REWARDS
 from intrigue.rewards.mix import Mix, MixConfig, evaluate
-from intrigue.rewards_expression import as_reward, parse
 from intrigue.rng import seeded_construction
 
 PLUGIN = Path(__file__).parents[1] / "plugins" / "parted_rewards.py"

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from intrigue.catalogue import REGISTRIES
-from intrigue.config import BOOKKEEPING, flatten_json, resolve
+from intrigue.config.run import BOOKKEEPING, flatten_json, resolve
 from intrigue.errors import ConfigError
 from intrigue.presets import PRESETS, preset_layer
 

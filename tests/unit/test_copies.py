@@ -12,7 +12,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from conftest import TINY
 from intrigue.cli import main
-from intrigue.config import resolve
+from intrigue.config.run import resolve
 from intrigue.errors import CheckpointError, ConfigError, RunError
 from intrigue.finetune import finetune
 from intrigue.run import checkpoint, copies, copy_tensorboard

@@ -161,7 +161,7 @@ def test_all_wrong_options_are_told_at_once():
 
 def test_curiosity_and_reward_fields_never_share_a_name():
     """Options are one flat namespace; a shared name could not be told apart."""
-    from intrigue.curiosity_config import CuriosityConfig
+    from intrigue.config.curiosity import CuriosityConfig
     from intrigue.rewards import REWARDS
 
     own = {each.name for each in dataclasses.fields(CuriosityConfig)} | {"device", "seed"}

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from conftest import TINY
-from intrigue.config import resolve
+from intrigue.config.run import resolve
 from intrigue.envs.dmc_names import PRIMAL, TASK_OF
 from intrigue.envs.dmc_state import MODEL_FIELDS
 from intrigue.envs.make import make_env

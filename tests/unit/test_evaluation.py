@@ -10,7 +10,7 @@ from finetune_world import shrunk
 
 from conftest import TINY
 from intrigue.agents.ddpg import DDPG, DDPGConfig
-from intrigue.config import resolve
+from intrigue.config.run import resolve
 from intrigue.envs.base import Env, EnvInfo, Step
 from intrigue.envs.chain import Chain, ChainConfig
 from intrigue.envs.make import EnvMaker, make_env

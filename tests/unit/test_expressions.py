@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from intrigue.composition import (
+from intrigue.config.expression_tree import (
     written,
 )
+from intrigue.config.reward_expression import as_reward, parse
 from intrigue.errors import ConfigError
-from intrigue.rewards_expression import as_reward, parse
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from finetune_world import pretrained
 
 from conftest import same_state
 from intrigue.cli import main
-from intrigue.config import flatten_json, resolve
+from intrigue.config.run import flatten_json, resolve
 from intrigue.errors import ConfigError
 from intrigue.finetune import finetune
 from intrigue.run import checkpoint, snapshot

@@ -13,7 +13,7 @@ from conftest import TINY, make_spaces
 from intrigue import footprint
 from intrigue.agents.registry import AGENTS
 from intrigue.cli import main
-from intrigue.config import resolve
+from intrigue.config.run import resolve
 from intrigue.envs import crew
 from intrigue.errors import ConfigError
 from intrigue.footprint import Footprint, of_replay, of_rollout, readable, refuse_too_large, rollout_bytes

@@ -14,10 +14,10 @@ import pytest
 import torch
 
 from intrigue.cli import main
-from intrigue.config import resolve
+from intrigue.config.plugins import add_plugin
+from intrigue.config.run import resolve
 from intrigue.envs.registry import ENVS
 from intrigue.errors import EnvironmentFault, Interrupted
-from intrigue.plugins import add_plugin
 from intrigue.presets import preset_layer
 from intrigue.run import several
 from intrigue.run.several import Plan, resume_seeds, start_seeds

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from intrigue.cli import main
-from intrigue.config import resolve
+from intrigue.config.run import resolve
 from intrigue.envs import atari_games
 from intrigue.envs.atari_protocols import PROTOCOLS
 from intrigue.errors import ConfigError

@@ -7,7 +7,7 @@ from finetune_world import shrunk
 
 from intrigue.agents.registry import AGENTS
 from intrigue.cli import main
-from intrigue.config import resolve
+from intrigue.config.run import resolve
 from intrigue.presets import PRESETS, preset_layer
 from intrigue.run.driver import start
 from intrigue.training.build import build

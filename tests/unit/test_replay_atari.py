@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from intrigue.config import resolve
+from intrigue.config.run import resolve
 from intrigue.envs.make import make_env
 from intrigue.seeds import derive_seed
 from intrigue.training.build import build

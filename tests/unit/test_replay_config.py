@@ -7,7 +7,7 @@ import torch
 
 from conftest import make_spaces
 from intrigue.agents.registry import AGENTS
-from intrigue.config import flatten_json, resolve
+from intrigue.config.run import flatten_json, resolve
 from intrigue.errors import ConfigError
 from intrigue.rewards.registry import REWARDS
 from intrigue.training.build import build

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from replay_world import World, replay_of
 
 from conftest import TINY, same_state
-from intrigue.config import resolve
+from intrigue.config.run import resolve
 from intrigue.errors import ConfigError
 from intrigue.replay import export_minari
 from intrigue.replay.export import export_run, read_run

@@ -7,7 +7,7 @@ import torch
 from replay_world import World, plan_of
 
 from conftest import same_state
-from intrigue.config import resolve
+from intrigue.config.run import resolve
 from intrigue.replay.memory import Replay
 from intrigue.run import checkpoint
 from intrigue.training.build import build

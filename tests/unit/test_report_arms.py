@@ -10,7 +10,7 @@ import socket
 import pytest
 from report_folders import config_of, visits_of, write_run
 
-from intrigue.config import resolve
+from intrigue.config.run import resolve
 from intrigue.errors import CheckpointError, ConfigError
 from intrigue.presets import preset_layer
 from intrigue.report.advice import plain_commands

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from conftest import TINY
 from intrigue.cli.seed_option import MOST, parse_seeds
-from intrigue.config import resolve
+from intrigue.config.run import resolve
 from intrigue.errors import ConfigError, NonFiniteError
 from intrigue.presets import preset_layer
 from intrigue.run.console import Console

@@ -10,7 +10,7 @@ import torch
 from conftest import TINY
 from intrigue.agents.registry import AGENTS
 from intrigue.cli import main
-from intrigue.config import resolve
+from intrigue.config.run import resolve
 from intrigue.errors import ConfigError
 from intrigue.run import checkpoint
 from intrigue.run.driver import resume, start

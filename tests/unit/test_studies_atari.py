@@ -10,7 +10,7 @@ from report_folders import write_run
 from study_rows import rows_of, table_of
 
 from intrigue.cli import main
-from intrigue.config import resolve
+from intrigue.config.run import resolve
 from intrigue.errors import ConfigError
 from intrigue.presets import preset_layer
 from intrigue.run.folder import RunFolder

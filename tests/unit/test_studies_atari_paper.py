@@ -10,7 +10,7 @@ from report_folders import write_run
 from study_rows import rows_of, table_of
 
 from intrigue.cli import main
-from intrigue.config import resolve
+from intrigue.config.run import resolve
 from intrigue.studies.atari_study import METHODS, NOMINAL_STEPS, SMOKE, Variant, layer_of
 from intrigue.studies.engine import make_plan
 from intrigue.studies.recheck import recheck_table2, recheck_table3

@@ -9,7 +9,7 @@ import pytest
 from report_folders import write_run
 from study_rows import LINE, TUNED, write_tuned
 
-from intrigue.config import resolve
+from intrigue.config.run import resolve
 from intrigue.errors import ConfigError
 from intrigue.presets import preset_layer
 from intrigue.studies.curve_names import Name

@@ -21,8 +21,8 @@ import torch
 from intrigue.agents.ppo import PPO, PPOConfig
 from intrigue.bench.interleaved import medians
 from intrigue.bench.memory import peak_bytes
+from intrigue.config.curiosity import CuriosityConfig
 from intrigue.curiosity import Curiosity
-from intrigue.curiosity_config import CuriosityConfig
 from intrigue.ops.precision import exact_float32
 from intrigue.rewards.registry import REWARDS
 from intrigue.rng import seeded_construction

@@ -12,9 +12,9 @@ import tyro
 from intrigue.bench import train_replay, train_rollouts
 from intrigue.cli.places import refuse_files, write_text
 from intrigue.cli.seed_option import parse_seeds
-from intrigue.config import resolve
+from intrigue.config.compatibility import replays
+from intrigue.config.run import resolve
 from intrigue.errors import ConfigError, Problem
-from intrigue.pairing import replays
 from intrigue.presets import preset_layer
 
 ROLLOUTS = 6  # timed, if no other number is asked for

@@ -25,7 +25,7 @@ from intrigue.bench.phase_clock import PhaseClock
 from intrigue.bench.progress import Progress
 from intrigue.bench.replay_engine import PHASES, Engine
 from intrigue.bench.together_engine import engine_of
-from intrigue.config import RunConfig
+from intrigue.config.run import RunConfig
 from intrigue.envs.config import worker_count
 from intrigue.replay.plan import ReplayPlan, updates_due
 from intrigue.run.driver import settled

@@ -13,7 +13,7 @@ from intrigue.bench.machine import machine
 from intrigue.bench.memory import resident_peak
 from intrigue.bench.progress import Progress
 from intrigue.bench.train_phases import SETTLING, phases
-from intrigue.config import RunConfig
+from intrigue.config.run import RunConfig
 from intrigue.run.driver import use_threads
 from intrigue.training.build import build
 from intrigue.training.parts import Parts

@@ -11,8 +11,8 @@ import tyro
 
 from intrigue.cli.places import file_problems
 from intrigue.cli.shell import Json, Plugins, RunDir, Switch, Whole, call
+from intrigue.config.plugins import add_plugin
 from intrigue.errors import ConfigError, Problem
-from intrigue.plugins import add_plugin
 
 
 def evaluate(

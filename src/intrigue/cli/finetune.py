@@ -13,8 +13,8 @@ import tyro
 
 from intrigue.cli.shell import Json, Plugins, Quiet, RunDir, Whole, WholeOrNone, call, shown
 from intrigue.cli.tuned import mean_sentence, sentence
+from intrigue.config.plugins import add_plugin
 from intrigue.errors import ConfigError, Problem
-from intrigue.plugins import add_plugin
 
 if TYPE_CHECKING:
     from intrigue.finetune import Finetuned

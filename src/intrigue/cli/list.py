@@ -10,8 +10,8 @@ import tyro
 
 from intrigue.catalogue import catalogue, citations
 from intrigue.cli.shell import Json, Plugins, call
+from intrigue.config.plugins import add_plugin
 from intrigue.errors import ConfigError, Problem
-from intrigue.plugins import add_plugin
 
 Kind = Literal["rewards", "agents", "envs", "presets", "studies"]
 Cite = Annotated[

@@ -1,7 +1,7 @@
 """Arguments of `train`: fixed options, and `--section.field value` for any field of the configuration.
 
-Nothing is converted here and nothing stops at the first mistake; `intrigue.config.resolve` sees every value, so that
-all problems can be reported together.
+Nothing is converted here and nothing stops at the first mistake; `intrigue.config.run.resolve` sees every value, so
+that all problems can be reported together.
 """
 
 from __future__ import annotations

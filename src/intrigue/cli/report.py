@@ -9,7 +9,7 @@ from typing import Annotated
 import tyro
 
 from intrigue.cli.shell import Plugins, call
-from intrigue.plugins import add_plugin
+from intrigue.config.plugins import add_plugin
 from intrigue.report.wording import visible
 
 RunDirs = Annotated[

@@ -9,8 +9,8 @@ import tyro
 
 from intrigue.cli.shell import Plugins, Quiet, RunDir, WholeOrNone, call, shown
 from intrigue.cli.tuned import ended, mean_sentence, sentence
+from intrigue.config.plugins import add_plugin
 from intrigue.errors import ConfigError, Problem
-from intrigue.plugins import add_plugin
 
 
 def resume(

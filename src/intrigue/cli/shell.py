@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from intrigue.schema import convert
+from intrigue.config.schema import convert
 
 RunDir = Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="DIR", help="the run's folder")]
 Switch = tyro.conf.FlagCreatePairsOff[bool]

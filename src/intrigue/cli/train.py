@@ -10,9 +10,9 @@ from typing import Any
 from intrigue.cli.overrides import Arguments, parse
 from intrigue.cli.seed_option import parse_seeds
 from intrigue.cli.train_help import print_help
-from intrigue.config import RunConfig, flatten_json, resolve
+from intrigue.config.plugins import add_plugin, add_selected_plugin
+from intrigue.config.run import RunConfig, flatten_json, resolve
 from intrigue.errors import ConfigError, Problem
-from intrigue.plugins import add_plugin, add_selected_plugin
 from intrigue.presets import preset_layer
 
 CONFIG_LIMIT_BYTES = 1 << 20  # a configuration is a few kilobytes; anything larger is another kind of file

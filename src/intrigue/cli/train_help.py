@@ -12,11 +12,11 @@ from rich.console import Console
 from rich.text import Text
 
 from intrigue.cli.overrides import Arguments
-from intrigue.config import DEFAULT_NAMES, PLAIN, RunConfig, declaration_of, resolve
+from intrigue.config.reward_expression import as_reward
+from intrigue.config.run import DEFAULT_NAMES, PLAIN, RunConfig, declaration_of, resolve
+from intrigue.config.schema import describe, fields_of
 from intrigue.errors import ConfigError
 from intrigue.registry import EmptyConfig, field_notes
-from intrigue.rewards_expression import as_reward
-from intrigue.schema import describe, fields_of
 
 USAGE = """usage: intrigue train [ENV] [options] [--section.field VALUE ...]
 

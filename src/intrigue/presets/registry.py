@@ -1,4 +1,4 @@
-"""Where presets are filed by name. A preset is a function that returns a layer of `intrigue.config.resolve`."""
+"""Where presets are filed by name. A preset is a function that returns a layer of `intrigue.config.run.resolve`."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from intrigue.config import BOOKKEEPING, RunConfig
+from intrigue.config.run import BOOKKEEPING, RunConfig
 from intrigue.envs.maze import Maze, build_maze
 from intrigue.envs.registry import split_id
 from intrigue.report.labels import label_arms

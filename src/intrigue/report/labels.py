@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from intrigue.config import BOOKKEEPING, RunConfig
-from intrigue.rewards_expression import MIX
+from intrigue.config.reward_expression import MIX
+from intrigue.config.run import BOOKKEEPING, RunConfig
 
 NAMED_FIELDS = 3  # differing settings spelled out in a label; ours: more do not fit beside a curve
 

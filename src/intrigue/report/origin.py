@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any, Literal
 
-from intrigue.config import BOOKKEEPING, flatten_json, resolve
+from intrigue.config.run import BOOKKEEPING, flatten_json, resolve
 from intrigue.errors import IntrigueError
 from intrigue.replay.export_folder import open_sealed
 from intrigue.run import disk

@@ -20,7 +20,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from intrigue.config import RunConfig, flatten_json, resolve
+from intrigue.config.run import RunConfig, flatten_json, resolve
 from intrigue.errors import CheckpointError, ConfigError, IntrigueError
 from intrigue.report.origin import Origin, read_origin
 from intrigue.run import canonical, checkpoint, disk

@@ -26,7 +26,7 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 
-from intrigue.composition import (
+from intrigue.config.expression_tree import (
     Clip,
     Gate,
     Leaf,
@@ -41,9 +41,9 @@ from intrigue.composition import (
     schedules,
     written,
 )
+from intrigue.config.reward_expression import parse
 from intrigue.rewards.base import IntrinsicReward
 from intrigue.rewards.registry import REWARDS, register_reward
-from intrigue.rewards_expression import parse
 from intrigue.rng import Rng, seeded_construction
 from intrigue.seeds import SEED_LIMIT
 from intrigue.skills import SkillSpec
@@ -59,7 +59,7 @@ class MixConfig:
 
     def problems(self, num_envs: int) -> list[str]:
         """What is wrong with the expression."""
-        from intrigue.rewards_expression import problems_of
+        from intrigue.config.reward_expression import problems_of
 
         return problems_of(self.expression, num_envs)
 

@@ -7,9 +7,9 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from intrigue.config.compatibility import aimless
 from intrigue.errors import RunError
 from intrigue.ops.precision import use_products
-from intrigue.pairing import aimless
 from intrigue.run import checkpoint
 from intrigue.run.console import Console
 from intrigue.run.live import LiveRun

@@ -16,11 +16,11 @@ from typing import Any, TypeAlias
 
 import torch
 
-from intrigue.config import RunConfig, flatten_json, resolve
+from intrigue.config.plugins import plugin_files
+from intrigue.config.run import RunConfig, flatten_json, resolve
 from intrigue.errors import CheckpointError, ConfigError
 from intrigue.ops.execution import pick_mode
 from intrigue.ops.precision import pick_products
-from intrigue.plugins import plugin_files
 from intrigue.run import birth, checkpoint
 from intrigue.run.birth import Staging
 from intrigue.run.console import printable

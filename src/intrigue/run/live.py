@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 
-from intrigue.config import RunConfig
+from intrigue.config.run import RunConfig
 from intrigue.run import checkpoint, snapshot
 from intrigue.run.console import printable
 from intrigue.run.copies import Copies

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from intrigue.config import RunConfig
+from intrigue.config.run import RunConfig
 from intrigue.run.checkpoint import digest
 from intrigue.run.folder import RunFolder
 from intrigue.run.table import read_episodes, read_metrics

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from intrigue.config import RunConfig
-from intrigue.plugins import plugin_files
+from intrigue.config.plugins import plugin_files
+from intrigue.config.run import RunConfig
 from intrigue.run import seed_folder
 from intrigue.run.console import printable
 from intrigue.run.drive import drive

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from intrigue.config import RunConfig
+from intrigue.config.run import RunConfig
 
 
 def next_mark(step: int, every: Iterable[int], marks: Iterable[int]) -> int:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeAlias
 
-from intrigue.config import BOOKKEEPING, RunConfig, resolve
+from intrigue.config.run import BOOKKEEPING, RunConfig, resolve
 
 Verdict: TypeAlias = Literal["PASS", "SHORT", "FAIL"]
 BudgetName: TypeAlias = Literal["smoke", "hour", "full"]

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from intrigue.config import flatten_json, resolve
+from intrigue.config.run import flatten_json, resolve
 from intrigue.envs.registry import split_id
 from intrigue.presets import PRESETS, preset_layer
 

@@ -12,7 +12,7 @@ import math
 import torch
 
 from intrigue.agents.registry import AGENTS
-from intrigue.config import RunConfig
+from intrigue.config.run import RunConfig
 from intrigue.envs.config import worker_count
 from intrigue.envs.facts import Facts, facts_of
 from intrigue.envs.make import make_env

@@ -12,7 +12,8 @@ import torch
 from intrigue.agents.random import RandomAgent, RandomConfig
 from intrigue.agents.registry import AGENTS
 from intrigue.collect import Collector
-from intrigue.config import RunConfig
+from intrigue.config.compatibility import pair_problems
+from intrigue.config.run import RunConfig
 from intrigue.curiosity import Curiosity
 from intrigue.envs.config import PoolConfig, can_be_attentive, worker_count
 from intrigue.envs.pool import Pool, make_pool
@@ -21,7 +22,6 @@ from intrigue.errors import ConfigError, Problem
 from intrigue.footprint import of_replay, of_rollout, refuse_too_large
 from intrigue.ops.execution import pick_mode
 from intrigue.ops.precision import use_products
-from intrigue.pairing import pair_problems
 from intrigue.replay.agent import ReplayAgent
 from intrigue.replay.collect import ReplayCollector
 from intrigue.replay.memory import Replay

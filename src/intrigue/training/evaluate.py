@@ -15,7 +15,7 @@ from torch import Generator, Tensor
 
 from intrigue.agents.base import Agent
 from intrigue.agents.registry import AGENTS
-from intrigue.config import flatten_json, resolve
+from intrigue.config.run import flatten_json, resolve
 from intrigue.envs.base import Env
 from intrigue.envs.make import make_env
 from intrigue.rewards.registry import REWARDS

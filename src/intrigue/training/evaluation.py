@@ -14,7 +14,7 @@ from typing import final
 
 from torch import Generator
 
-from intrigue.config import RunConfig
+from intrigue.config.run import RunConfig
 from intrigue.rng import Streams
 from intrigue.scores.urlb import expert_of
 from intrigue.seeds import derive_seed

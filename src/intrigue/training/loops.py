@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from intrigue.cohort.eligible import refusal
 from intrigue.cohort.loop import stacked
-from intrigue.config import RunConfig
+from intrigue.config.run import RunConfig
 from intrigue.errors import RunError
 from intrigue.footprint import free_bytes, readable
 from intrigue.training.parts import Parts

@@ -25,7 +25,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import final
 
-from intrigue.config import RunConfig
+from intrigue.config.run import RunConfig
 from intrigue.envs.config import cores, worker_count
 from intrigue.envs.pool import Pool
 from intrigue.envs.registry import ENVS, split_id

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from intrigue.config import RunConfig
+from intrigue.config.run import RunConfig
 from intrigue.spaces import Spaces
 from intrigue.state import State
 from intrigue.training.build import with_skills

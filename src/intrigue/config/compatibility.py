@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from intrigue.agents.registry import AGENTS
-from intrigue.curiosity_config import CuriosityConfig
+from intrigue.config.curiosity import CuriosityConfig
+from intrigue.config.reward_expression import parts_of
 from intrigue.envs.dmc_names import PRIMAL
 from intrigue.envs.registry import split_id
 from intrigue.errors import Problem
 from intrigue.rewards.registry import REWARDS
-from intrigue.rewards_expression import parts_of
 
 if TYPE_CHECKING:
     from intrigue.rewards.base import IntrinsicReward

@@ -6,7 +6,8 @@
     gate(rnd, nnmc, 0.1)                      rnd where nnmc is above 0.1, else 0
 
 `total` and `times` put a tree into its canonical form (numbers folded, nested sums and products flattened), so that two
-ways of writing one thing are one text. `intrigue.rewards_expression` reads text; `intrigue.rewards.mix` evaluates.
+ways of writing one thing are one text. `intrigue.config.reward_expression` reads text; `intrigue.rewards.mix`
+evaluates.
 """
 
 from __future__ import annotations

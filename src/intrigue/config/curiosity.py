@@ -78,9 +78,9 @@ def problems(cfg: Mapping[str, Any], num_envs: int | None = None) -> list[Proble
 
 def split_options(reward: str, options: Mapping[str, Any]) -> tuple[str, CuriosityConfig, dict[str, Any]]:
     """The reward's name, and keyword options sorted into curiosity's and its own; all wrong ones reported together."""
+    from intrigue.config.reward_expression import HINT, MIX, as_reward, problems_of
+    from intrigue.config.schema import check_fields, fields_of
     from intrigue.rewards.registry import REWARDS
-    from intrigue.rewards_expression import HINT, MIX, as_reward, problems_of
-    from intrigue.schema import check_fields, fields_of
 
     own = fields_of(CuriosityConfig)
     reward, given = as_reward(reward)

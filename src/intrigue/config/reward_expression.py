@@ -16,11 +16,11 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
-from intrigue.composition import Clip, Gate, Leaf, Node, Number, Schedule, leaves, times, total, written
+from intrigue.config.expression_tree import Clip, Gate, Leaf, Node, Number, Schedule, leaves, times, total, written
+from intrigue.config.schema import check_fields, shown
 from intrigue.errors import ConfigError, Problem, unknown_name
 from intrigue.registry import Declaration
 from intrigue.rewards.registry import REWARDS
-from intrigue.schema import check_fields, shown
 
 MIX = "mix"
 """The reward an expression is short for."""

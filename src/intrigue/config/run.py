@@ -16,19 +16,19 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from intrigue import curiosity_config
 from intrigue.agents.registry import AGENTS
-from intrigue.curiosity_config import CuriosityConfig
+from intrigue.config import curiosity as curiosity_config
+from intrigue.config.compatibility import REPLAY_CURIOSITY, doubtful, pair_problems, replay_problems, replays
+from intrigue.config.curiosity import CuriosityConfig
+from intrigue.config.reward_expression import HINT, MIX, as_reward
+from intrigue.config.schema import check_fields, fields_of, shown
 from intrigue.envs import config as pool_config
 from intrigue.envs.config import PoolConfig
 from intrigue.envs.registry import ENVS, split_id
 from intrigue.errors import ConfigError, Problem, unknown_name
 from intrigue.fields import NonNegativeInt, PositiveInt
-from intrigue.pairing import REPLAY_CURIOSITY, doubtful, pair_problems, replay_problems, replays
 from intrigue.registry import Declaration, Registry
 from intrigue.rewards.registry import REWARDS
-from intrigue.rewards_expression import HINT, MIX, as_reward
-from intrigue.schema import check_fields, fields_of, shown
 
 SCHEMA = 1
 NAMED: dict[str, tuple[Registry[Any], str]] = {

@@ -1,0 +1,1 @@
+"""Everything a user can set, checked before torch is loaded."""
