@@ -28,7 +28,7 @@ import torch
 from intrigue.bench.interleaved import medians
 from intrigue.bench.reward_costs import SPACES, make_curiosity, random_rollout
 from intrigue.config.curiosity import CuriosityConfig
-from intrigue.curiosity import Curiosity
+from intrigue.curiosity.curiosity import Curiosity
 from intrigue.nn.knn import RingMemory
 from intrigue.rewards.registry import REWARDS
 

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from intrigue.api import train
     from intrigue.catalogue import list_agents, list_envs, list_presets, list_rewards, list_studies
     from intrigue.config.run import RunConfig
-    from intrigue.curiosity import Curiosity
+    from intrigue.curiosity.curiosity import Curiosity
     from intrigue.nuclear import nuclear_norm, nuclear_score
     from intrigue.run.result import Run
     from intrigue.types import RewardStep, Transitions
 
 _HOMES = {
-    "Curiosity": "intrigue.curiosity",
+    "Curiosity": "intrigue.curiosity.curiosity",
     "RewardStep": "intrigue.types",
     "Run": "intrigue.run.result",
     "RunConfig": "intrigue.config.run",

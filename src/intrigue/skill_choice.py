@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from intrigue.curiosity import Curiosity
+from intrigue.curiosity.curiosity import Curiosity
 from intrigue.errors import ConfigError, Problem
 from intrigue.replay.collect import ReplayCollector
 from intrigue.rewards.aps import APS

@@ -7,7 +7,7 @@ import torch
 
 from conftest import make_batch, make_spaces
 from intrigue.config.curiosity import CuriosityConfig
-from intrigue.curiosity import Curiosity
+from intrigue.curiosity.curiosity import Curiosity
 
 
 def mixed(bits):

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from intrigue.config.run import resolve
-from intrigue.curiosity import Curiosity
+from intrigue.curiosity.curiosity import Curiosity
 from intrigue.presets import preset_layer
 from intrigue.spaces import ActionSpec, ObsSpec, Spaces
 from intrigue.types import Transitions

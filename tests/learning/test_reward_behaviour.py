@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from intrigue.config.curiosity import CuriosityConfig
-from intrigue.curiosity import Curiosity
+from intrigue.curiosity.curiosity import Curiosity
 from intrigue.envs.maze import build_maze
 from intrigue.envs.view import VectorView
 from intrigue.rewards import REWARDS

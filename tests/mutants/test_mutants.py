@@ -84,7 +84,7 @@ MUTANTS = {
         "tests/contract/test_agent_contract.py",
     ),
     "the bonus never leaves curiosity": Mutant(
-        "curiosity.py",
+        "curiosity/curiosity.py",
         "Mixed(coefficient * bonus + cfg.ext_coef * extrinsic,",
         "Mixed(0 * bonus + cfg.ext_coef * extrinsic,",
         "tests/unit/test_curiosity.py",
@@ -96,7 +96,7 @@ MUTANTS = {
         "tests/contract/test_reward_contract.py",
     ),
     "curiosity learns before it scores": Mutant(
-        "curiosity.py",
+        "curiosity/curiosity.py",
         "        raw, parts =",
         "        with torch.enable_grad():\n            self.learner.fit(prepared)\n        raw, parts =",
         "tests/unit/test_curiosity.py",

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from conftest import GYM_ACTIONS, GYM_OBS, make_batch, make_spaces
-from intrigue.curiosity import Curiosity
-from intrigue.encodings_ahead import PIECE, EncodingsAhead
+from intrigue.curiosity.curiosity import Curiosity
+from intrigue.curiosity.prefetch import PIECE, EncodingsAhead
 from intrigue.types import Transitions
 
 STEPS = 2 * PIECE + 3

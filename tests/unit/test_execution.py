@@ -12,7 +12,7 @@ from conftest import same_state
 from intrigue.agents.ppo import PPO, PPOConfig
 from intrigue.cli import main
 from intrigue.config.curiosity import CuriosityConfig
-from intrigue.curiosity import Curiosity
+from intrigue.curiosity.curiosity import Curiosity
 from intrigue.errors import NonFiniteError
 from intrigue.ops.execution import Captured, Mode, fuse_kernels, pick_mode
 from intrigue.rng import seeded_construction

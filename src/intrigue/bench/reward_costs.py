@@ -22,7 +22,7 @@ from intrigue.agents.ppo import PPO, PPOConfig
 from intrigue.bench.interleaved import medians
 from intrigue.bench.memory import peak_bytes
 from intrigue.config.curiosity import CuriosityConfig
-from intrigue.curiosity import Curiosity
+from intrigue.curiosity.curiosity import Curiosity
 from intrigue.ops.precision import exact_float32
 from intrigue.rewards.registry import REWARDS
 from intrigue.rng import seeded_construction

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from intrigue.agents.ddpg import DDPG
-from intrigue.curiosity import Curiosity
+from intrigue.curiosity.curiosity import Curiosity
 from intrigue.rewards.mix import Mix
 from intrigue.training.replay import ReplayParts
 

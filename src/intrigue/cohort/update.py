@@ -1,7 +1,7 @@
 """One update of S seeds: draw, score, learn the bonus, mix, critic, actor, target. Nothing is read back on the way.
 
     draw     windows of each seed's replay, by its own stream of random numbers
-    bonus    Curiosity's five steps (intrigue.curiosity), in their order
+    bonus    Curiosity's five steps (intrigue.curiosity.curiosity), in their order
     agent    DDPG's (intrigue.agents.ddpg), in theirs; only the critic waits for the bonus, and for its score alone
 
 The computations are those of a lone run, called for all seeds at once; on a GPU the whole of it is one CUDA graph.
@@ -24,8 +24,8 @@ from intrigue.cohort.descent import Descent
 from intrigue.cohort.drawn import Asked, Draw, Drawn, draw
 from intrigue.cohort.shelf import Shelves
 from intrigue.cohort.stack import Stacked, fuse_for_seeds, stack_modules
-from intrigue.curiosity import Curiosity, Mixed
-from intrigue.learner import REFUSAL
+from intrigue.curiosity.curiosity import Curiosity, Mixed
+from intrigue.curiosity.trainer import REFUSAL
 from intrigue.ops.beside import Beside
 from intrigue.ops.execution import Captured
 from intrigue.ops.philox import Dice

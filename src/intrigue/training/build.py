@@ -14,7 +14,7 @@ from intrigue.agents.registry import AGENTS
 from intrigue.collect import Collector
 from intrigue.config.compatibility import pair_problems
 from intrigue.config.run import RunConfig
-from intrigue.curiosity import Curiosity
+from intrigue.curiosity.curiosity import Curiosity
 from intrigue.envs.config import PoolConfig, can_be_attentive, worker_count
 from intrigue.envs.pool import Pool, make_pool
 from intrigue.envs.registry import ENVS

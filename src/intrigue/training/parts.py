@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 from intrigue.agents.base import Agent
 from intrigue.agents.random import RandomAgent
 from intrigue.collect import Collector
-from intrigue.curiosity import Curiosity
+from intrigue.curiosity.curiosity import Curiosity
 from intrigue.footprint import Footprint
 from intrigue.replay.collect import ReplayCollector
 from intrigue.rng import Streams

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from intrigue.curiosity import Curiosity
+from intrigue.curiosity.curiosity import Curiosity
 from intrigue.replay.agent import ReplayAgent
 from intrigue.replay.collect import ReplayCollector
 from intrigue.replay.plan import updates_due

@@ -22,9 +22,9 @@ from torch import Tensor, nn
 
 from intrigue.batches import check_finite, check_shapes
 from intrigue.config.curiosity import CuriosityConfig, split_options
-from intrigue.encodings_ahead import EncodingsAhead
+from intrigue.curiosity.prefetch import EncodingsAhead
+from intrigue.curiosity.trainer import Learner
 from intrigue.errors import ConfigError, Problem
-from intrigue.learner import Learner
 from intrigue.nn.encoders import encode_action, reached
 from intrigue.nn.feature_noise import FeatureNoise
 from intrigue.nn.normalize import ReturnScale, RunningMoments, ValueScale, valid_moments

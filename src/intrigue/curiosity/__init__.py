@@ -1,0 +1,1 @@
+"""A bonus for a loop: prepare, score, learn, observe and mix, in the only order there is."""
