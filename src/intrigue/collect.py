@@ -15,7 +15,7 @@ import torch
 from torch import Generator, Tensor
 
 from intrigue.agents.base import Agent
-from intrigue.envs.pool import Pool, PoolStep
+from intrigue.envs.pool.pool import Pool, PoolStep
 from intrigue.episodes import RunningEpisodes
 from intrigue.rollout_rows import RolloutRows
 from intrigue.sight import Sight

@@ -6,7 +6,7 @@ from typing import final
 
 import numpy as np
 
-from intrigue.envs.pool import PoolStep
+from intrigue.envs.pool.pool import PoolStep
 from intrigue.state import State
 from intrigue.types import Episode
 

@@ -28,7 +28,7 @@ from torch import Tensor, nn
 
 from intrigue.agents.ddpg import DDPG
 from intrigue.config.run import RunConfig, flatten_json, resolve
-from intrigue.envs.dmc_names import PRIMAL, TASK_OF
+from intrigue.envs.dmc.names import PRIMAL, TASK_OF
 from intrigue.envs.registry import split_id
 from intrigue.errors import CheckpointError, ConfigError, Problem, nearest
 from intrigue.presets.urlb_setting import evaluated

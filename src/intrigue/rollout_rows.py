@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from intrigue.envs.pool import PoolStep
+from intrigue.envs.pool.pool import PoolStep
 from intrigue.spaces import Array, Spaces
 from intrigue.state import State
 from intrigue.types import Extras, Transitions

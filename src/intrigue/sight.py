@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from intrigue.envs.pool import Pool, PoolStep
+from intrigue.envs.pool.pool import Pool, PoolStep
 from intrigue.spaces import Array
 
 

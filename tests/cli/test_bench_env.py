@@ -14,8 +14,8 @@ from intrigue.bench.env import settings
 from intrigue.bench.env_actions import random_actions
 from intrigue.bench.env_rates import SETTLING, stepping
 from intrigue.cli import main
-from intrigue.envs.config import PoolConfig, problems
-from intrigue.envs.pool import make_pool
+from intrigue.envs.pool.config import PoolConfig, problems
+from intrigue.envs.pool.pool import make_pool
 from intrigue.spaces import ActionSpec
 
 

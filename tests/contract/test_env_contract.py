@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from intrigue.envs.config import PoolConfig
 from intrigue.envs.make import make_env
-from intrigue.envs.pool import Pool, make_pool
+from intrigue.envs.pool.config import PoolConfig
+from intrigue.envs.pool.pool import Pool, make_pool
 from intrigue.envs.registry import ENVS, split_id
 from intrigue.errors import ConfigError, SnapshotUnsupported
 from intrigue.seeds import SEED_LIMIT, derive_seed

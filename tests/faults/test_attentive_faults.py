@@ -30,9 +30,9 @@ from test_pool_faults import (
     wait_until,
 )
 
-from intrigue.envs import channel
-from intrigue.envs.config import PoolConfig
-from intrigue.envs.pool import Pool, make_pool
+from intrigue.envs.pool import messages
+from intrigue.envs.pool.config import PoolConfig
+from intrigue.envs.pool.pool import Pool, make_pool
 from intrigue.envs.registry import ENVS
 from intrigue.errors import EnvironmentFault, RunError
 from intrigue.seeds import derive_seed
@@ -54,7 +54,7 @@ def plugin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     path.write_text(PLUGIN.read_text().replace('"faulty"', '"staring"') + STARING)
     before = list(ENVS._extra_files)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(channel, "ATTENTION_SECONDS", ATTENTION_SECONDS)
+        patch.setattr(messages, "ATTENTION_SECONDS", ATTENTION_SECONDS)
         yield path
     ENVS._extra_files[:] = before
 

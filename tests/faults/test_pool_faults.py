@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from intrigue.envs.config import PoolConfig
-from intrigue.envs.pool import Pool, make_pool
+from intrigue.envs.pool.config import PoolConfig
+from intrigue.envs.pool.pool import Pool, make_pool
 from intrigue.envs.registry import ENVS
 from intrigue.errors import ConfigError, EnvironmentFault, RunError
 from intrigue.seeds import derive_seed
@@ -320,8 +320,8 @@ PARENT = """
 import sys, threading, time
 from pathlib import Path
 import numpy as np
-from intrigue.envs.config import PoolConfig
-from intrigue.envs.pool import make_pool
+from intrigue.envs.pool.config import PoolConfig
+from intrigue.envs.pool.pool import make_pool
 from intrigue.seeds import derive_seed
 
 plugin, mode, where = Path(sys.argv[1]), sys.argv[2], sys.argv[3]

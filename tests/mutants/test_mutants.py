@@ -106,7 +106,7 @@ MUTANTS = {
         "tests/unit/test_rng.py",
     ),
     "environments ignore their seed": Mutant(
-        "envs/group.py", "seed = derive_seed(self._seed, *purpose, self._share[i])",
+        "envs/pool/local.py", "seed = derive_seed(self._seed, *purpose, self._share[i])",
         "seed = derive_seed(0, *purpose, self._share[i])", "tests/contract/test_env_contract.py",
     ),
     "the optimiser is not saved": Mutant(

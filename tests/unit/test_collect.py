@@ -11,8 +11,8 @@ import torch
 from conftest import same_state
 from intrigue.agents.random import RandomAgent, RandomConfig
 from intrigue.collect import Collector
-from intrigue.envs.config import PoolConfig
-from intrigue.envs.pool import make_pool
+from intrigue.envs.pool.config import PoolConfig
+from intrigue.envs.pool.pool import make_pool
 from intrigue.envs.registry import ENVS
 
 COUNTER = Path(__file__).parent.parent / "plugins" / "counter_env.py"

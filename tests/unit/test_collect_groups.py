@@ -11,9 +11,9 @@ import torch
 from conftest import same_state
 from intrigue.agents.random import RandomAgent, RandomConfig
 from intrigue.collect import Collector
-from intrigue.envs.config import PoolConfig
 from intrigue.envs.make import make_env
-from intrigue.envs.pool import make_pool
+from intrigue.envs.pool.config import PoolConfig
+from intrigue.envs.pool.pool import make_pool
 from intrigue.seeds import derive_seed
 
 STEPS = 11

@@ -14,12 +14,12 @@ from gymnasium.utils.env_checker import check_env
 
 from conftest import TINY
 from intrigue.cli import main
-from intrigue.envs.atari_games import check_name
-from intrigue.envs.atari_gym import make_gym
-from intrigue.envs.atari_protocols import PROTOCOLS
-from intrigue.envs.config import PoolConfig
+from intrigue.envs.atari.games import check_name
+from intrigue.envs.atari.gym_env import make_gym
+from intrigue.envs.atari.protocols import PROTOCOLS
 from intrigue.envs.make import make_env
-from intrigue.envs.pool import make_pool
+from intrigue.envs.pool.config import PoolConfig
+from intrigue.envs.pool.pool import make_pool
 
 FRAMES = 4
 

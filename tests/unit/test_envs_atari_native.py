@@ -10,12 +10,12 @@ from atari_by_hand import picture
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from intrigue.envs import atari_native
-from intrigue.envs.atari_games import FIFTY_SEVEN
-from intrigue.envs.atari_native import NativeScreen, Tables, band, make_screen
-from intrigue.envs.atari_palette import palette
-from intrigue.envs.atari_screen import Screen, filter_weights
-from intrigue.envs.atari_stack import STRIP, Stack
+from intrigue.envs.atari import native_screen
+from intrigue.envs.atari.frame_stack import STRIP, Stack
+from intrigue.envs.atari.games import FIFTY_SEVEN
+from intrigue.envs.atari.native_screen import NativeScreen, Tables, band, make_screen
+from intrigue.envs.atari.palette import palette
+from intrigue.envs.atari.screen import Screen, filter_weights
 from intrigue.envs.make import make_env
 
 KINDS = ("bilinear", "area")
@@ -133,8 +133,8 @@ def test_processors_without_our_instructions_give_the_same_bytes(
     kind: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(atari_native, "FLAGS", ("-U__SSSE3__",))
-    function, rng = atari_native.picture_function.__wrapped__(), np.random.default_rng(2)
+    monkeypatch.setattr(native_screen, "FLAGS", ("-U__SSSE3__",))
+    function, rng = native_screen.picture_function.__wrapped__(), np.random.default_rng(2)
     assert function is not None
     for height in (210, 250):
         tables = Tables(palette("breakout").tobytes(), height, kind)
@@ -162,7 +162,7 @@ def test_an_address_is_the_next_slot() -> None:
 @pytest.mark.parametrize("protocol", ["disagreement", "dqn"])
 def test_without_a_compiler_a_game_looks_the_same(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
     compiled = make_env("atari/Breakout", {"protocol": protocol})
-    monkeypatch.setattr(atari_native, "picture_function", lambda: None)
+    monkeypatch.setattr(native_screen, "picture_function", lambda: None)
     plain = make_env("atari/Breakout", {"protocol": protocol})
     assert isinstance(compiled._screen, NativeScreen) and isinstance(plain._screen, Screen)
     np.testing.assert_array_equal(compiled.reset(3), plain.reset(3))
@@ -179,4 +179,4 @@ def test_without_a_compiler_a_game_looks_the_same(protocol: str, monkeypatch: py
 def test_a_broken_compiler_is_no_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("CC", "false")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert atari_native.picture_function.__wrapped__() is None
+    assert native_screen.picture_function.__wrapped__() is None

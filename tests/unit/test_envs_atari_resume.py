@@ -15,8 +15,8 @@ import pytest
 from conftest import TINY, same_state
 from intrigue.cli import main
 from intrigue.config.run import resolve
-from intrigue.envs.atari_emulator import MARK_EVERY, NO_STATE, SAME_START, Emulator
-from intrigue.envs.atari_games import FIFTY_SEVEN, ROM_IDS, game_name
+from intrigue.envs.atari.emulator import MARK_EVERY, NO_STATE, SAME_START, Emulator
+from intrigue.envs.atari.games import FIFTY_SEVEN, ROM_IDS, game_name
 from intrigue.envs.make import make_env
 from intrigue.errors import RunError
 from intrigue.run import checkpoint

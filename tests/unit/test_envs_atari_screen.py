@@ -10,11 +10,11 @@ from ale_py import ALEInterface, LoggerMode, roms
 from atari_by_hand import TEN_GAMES, AtariByHand, axis_weights, picture
 from PIL import Image
 
-from intrigue.envs.atari_games import FIFTY_SEVEN, ROM_ID_OF, ROM_IDS, game_name
-from intrigue.envs.atari_palette import palette
-from intrigue.envs.atari_protocols import PROTOCOLS
-from intrigue.envs.atari_screen import AxisFilter, Screen, filter_weights, grey_table
-from intrigue.envs.atari_stack import STRIP, Stack
+from intrigue.envs.atari.frame_stack import STRIP, Stack
+from intrigue.envs.atari.games import FIFTY_SEVEN, ROM_ID_OF, ROM_IDS, game_name
+from intrigue.envs.atari.palette import palette
+from intrigue.envs.atari.protocols import PROTOCOLS
+from intrigue.envs.atari.screen import AxisFilter, Screen, filter_weights, grey_table
 from intrigue.envs.make import make_env
 
 KINDS = ("bilinear", "area")

@@ -13,18 +13,18 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from intrigue.envs import channel
-from intrigue.envs.config import PoolConfig, can_be_attentive
-from intrigue.envs.crew import Crew
-from intrigue.envs.facts import facts_from_state
-from intrigue.envs.memory import map_block, map_header, open_memory
-from intrigue.envs.pool import GroupPool, Pool, make_pool
-from intrigue.envs.worker import Server
+from intrigue.envs.pool import messages
+from intrigue.envs.pool.config import PoolConfig, can_be_attentive
+from intrigue.envs.pool.facts import facts_from_state
+from intrigue.envs.pool.pool import GroupPool, Pool, make_pool
+from intrigue.envs.pool.shared_memory import map_block, map_header, open_memory
+from intrigue.envs.pool.worker_main import Server
+from intrigue.envs.pool.workers import Crew
 from intrigue.state import State, to_bytes
 
 OPTIONS = {"max_steps": 9}
 NUM_ENVS = 5
-ASLEEP = 3 * channel.ATTENTION_SECONDS  # Nobody looks out for so long.
+ASLEEP = 3 * messages.ATTENTION_SECONDS  # Nobody looks out for so long.
 WATCHED_SECONDS = 0.3
 BUSY_TRIES = 40  # On a machine with fewer cores free than there are processes, one of so many is undisturbed.
 IDLE = 0.05  # Of the time, what a process that sleeps may use.
@@ -95,7 +95,7 @@ class Recorded:
 
 @pytest.mark.parametrize("attentive", [True, False])
 def test_a_worker_looks_out_after_steps_alone(attentive: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(channel, "Lookout", Recorded)
+    monkeypatch.setattr(messages, "Lookout", Recorded)
     monkeypatch.setattr(Recorded, "asked", [])
     ours, theirs = socket.socketpair()
     memory = open_memory(1)
@@ -106,23 +106,23 @@ def test_a_worker_looks_out_after_steps_alone(attentive: bool, monkeypatch: pyte
     begin = {**said, "attentive": attentive, "shares": [[0, NUM_ENVS]], "core": None}
 
     def order(kind: bytes, tree: State = None) -> State:
-        ours.sendall(channel.pack(kind, tree))
-        answer = channel.receive(ours)
-        assert answer is not None and answer[0] != channel.ERROR, answer
+        ours.sendall(messages.pack(kind, tree))
+        answer = messages.receive(ours)
+        assert answer is not None and answer[0] != messages.ERROR, answer
         return answer[1]
 
     with ours, theirs:
-        block = map_block(memory, 1, facts_from_state(order(channel.BEGIN, begin)), NUM_ENVS)
-        order(channel.MAP)
-        order(channel.RESET, {"purpose": ["env"], "steps": 0})
-        for kind in (channel.STEPS[0], channel.STEPS[0], channel.SNAPSHOT, channel.STEPS[0]):
+        block = map_block(memory, 1, facts_from_state(order(messages.BEGIN, begin)), NUM_ENVS)
+        order(messages.MAP)
+        order(messages.RESET, {"purpose": ["env"], "steps": 0})
+        for kind in (messages.STEPS[0], messages.STEPS[0], messages.SNAPSHOT, messages.STEPS[0]):
             block.action[:] = 0
             order(kind, {})
         ours.shutdown(socket.SHUT_WR)
         serving.join()
     os.close(memory)
     assert len(Recorded.asked) == (3 if attentive else 0)
-    assert all(0 < each <= channel.ATTENTION_SECONDS for each in Recorded.asked)
+    assert all(0 < each <= messages.ATTENTION_SECONDS for each in Recorded.asked)
 
 
 def test_a_worker_sleeps_when_nothing_comes() -> None:
@@ -140,7 +140,7 @@ def test_a_worker_sleeps_when_nothing_comes() -> None:
 
 @pytest.mark.parametrize("attentive", [True, False])
 def test_the_pool_looks_out_for_a_step_and_then_sleeps(attentive: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(channel, "GLANCES", 0)
+    monkeypatch.setattr(messages, "GLANCES", 0)
     pool = noisy_pool(workers=1, attentive=attentive)
     pool.reset()
     (pid,) = worker_pids(pool)
@@ -159,39 +159,39 @@ def test_the_pool_looks_out_for_a_step_and_then_sleeps(attentive: bool, monkeypa
 
     # On a busy machine some of its two milliseconds are another's, but not each time.
     orders = actions(BUSY_TRIES if attentive else 3)
-    assert any(used_for(each) > channel.ATTENTION_SECONDS / 2 for each in orders) == attentive
+    assert any(used_for(each) > messages.ATTENTION_SECONDS / 2 for each in orders) == attentive
     pool.close()
 
 
 def test_a_lookout_sees_messages_silence_and_the_end() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        lookout = channel.Lookout(ours)
+        lookout = messages.Lookout(ours)
         begun = time.monotonic()
         assert not lookout.until(begun + 0.01)
         assert 0.01 <= time.monotonic() - begun < 1.0
-        theirs.sendall(channel.OK)
+        theirs.sendall(messages.OK)
         assert lookout.until(0.0), "what is there is seen, however late"
-        assert channel.receive(ours) == (channel.OK, None)
-        lookout = channel.Lookout(ours)
+        assert messages.receive(ours) == (messages.OK, None)
+        lookout = messages.Lookout(ours)
         later = threading.Timer(0.02, theirs.close)
         later.start()
         assert lookout.until(time.monotonic() + 60.0)
         later.join()
-        assert channel.receive(ours) is None
+        assert messages.receive(ours) is None
 
 
 def test_after_a_lookout_in_vain_come_glances() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        lookout = channel.Lookout(ours)
+        lookout = messages.Lookout(ours)
         assert not lookout.until(time.monotonic() + 0.01)
         begun = time.monotonic()
-        assert not any(lookout.until(begun + 60.0) for _ in range(channel.GLANCES - 1))
+        assert not any(lookout.until(begun + 60.0) for _ in range(messages.GLANCES - 1))
         assert time.monotonic() - begun < 1.0
-        theirs.sendall(channel.OK)
+        theirs.sendall(messages.OK)
         assert lookout.until(begun + 60.0), "a glance sees what is there"
-        channel.receive(ours)
+        messages.receive(ours)
         begun = time.monotonic()
         assert not lookout.until(begun + 0.01)
         assert time.monotonic() - begun >= 0.01, "then it looks out again"
@@ -199,7 +199,7 @@ def test_after_a_lookout_in_vain_come_glances() -> None:
 
 def test_attention_needs_a_core_for_everybody_and_one_more(monkeypatch: pytest.MonkeyPatch) -> None:
     for count, most in ((1, -1), (2, 0), (3, 1), (16, 14)):
-        monkeypatch.setattr("intrigue.envs.config.cores", lambda count=count: list(range(count)))
+        monkeypatch.setattr("intrigue.envs.pool.config.cores", lambda count=count: list(range(count)))
         assert [workers for workers in range(20) if can_be_attentive(workers)] == list(range(most + 1))
 
 

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 from intrigue.cli import main
-from intrigue.envs.config import PoolConfig
-from intrigue.envs.dmc_import import dmc_tasks
-from intrigue.envs.dmc_names import NAMES, PRIMAL, SUITE, TASK_OF, URLB_TASKS, check_name, split_name
+from intrigue.envs.dmc.dmc_import import dmc_tasks
+from intrigue.envs.dmc.names import NAMES, PRIMAL, SUITE, TASK_OF, URLB_TASKS, check_name, split_name
 from intrigue.envs.make import make_env
-from intrigue.envs.pool import make_pool
+from intrigue.envs.pool.config import PoolConfig
+from intrigue.envs.pool.pool import make_pool
 from intrigue.errors import EnvironmentFault
 
 tasks = dmc_tasks()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from intrigue.envs.dmc_import import dmc_tasks
-from intrigue.envs.dmc_index import remember_names
+from intrigue.envs.dmc.dmc_import import dmc_tasks
+from intrigue.envs.dmc.dmc_index import remember_names
 from intrigue.envs.make import make_env
 
 make_dm_env = dmc_tasks().make_dm_env  # without OpenGL, whose libraries crash a Triton that is imported after them

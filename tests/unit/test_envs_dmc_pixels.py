@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from intrigue.envs.dmc_import import dmc_tasks
+from intrigue.envs.dmc.dmc_import import dmc_tasks
 from intrigue.envs.make import make_env
 from intrigue.errors import ConfigError
 
 dmc_tasks()
-from intrigue.envs import dmc_camera  # noqa: E402  dm_control must be imported without OpenGL first.
+from intrigue.envs.dmc import camera  # noqa: E402  dm_control must be imported without OpenGL first.
 
 PIXELS = {"pixels": True, "max_episode_steps": 6}
 
@@ -43,7 +43,7 @@ def test_a_picture_is_the_one_dm_control_draws(tmp_path: Path) -> None:
         "numpy.save(sys.argv[1], env.physics.render(84, 84, camera_id=2))"
     )
     file = tmp_path / "theirs.npy"
-    environment = {**os.environ, "MUJOCO_GL": dmc_camera.choose_backend()}
+    environment = {**os.environ, "MUJOCO_GL": camera.choose_backend()}
     subprocess.run([sys.executable, "-c", code, str(file)], env=environment, check=True)
     theirs = np.load(file).transpose(2, 0, 1)
     assert theirs.std() > 5
@@ -107,17 +107,17 @@ def test_the_backend_is_the_one_asked_for_or_the_first_there_is(monkeypatch: Any
     monkeypatch.setattr(ctypes.util, "find_library", lambda name: "there" if name == "OSMesa" else None)
     monkeypatch.delenv("MUJOCO_GL", raising=False)
     monkeypatch.delenv("DISPLAY", raising=False)
-    assert dmc_camera.choose_backend() == "osmesa"
+    assert camera.choose_backend() == "osmesa"
     monkeypatch.setenv("MUJOCO_GL", "egl")
-    assert dmc_camera.choose_backend() == "egl"
+    assert camera.choose_backend() == "egl"
     monkeypatch.setenv("MUJOCO_GL", "disable")
     with pytest.raises(ConfigError, match="MUJOCO_GL is 'disable'"):
-        dmc_camera.choose_backend()
+        camera.choose_backend()
     monkeypatch.setenv("MUJOCO_GL", "")
     monkeypatch.setattr(ctypes.util, "find_library", lambda name: None)
     monkeypatch.setattr(sys, "platform", "linux")
     with pytest.raises(ConfigError, match=r"neither libEGL nor libOSMesa is found.*libegl1"):
-        dmc_camera.choose_backend()
+        camera.choose_backend()
 
 
 def test_a_backend_that_is_not_there_is_one_clear_line(tmp_path: Path) -> None:
@@ -155,4 +155,4 @@ def test_a_window_that_cannot_be_opened_is_told_with_glfws_reason(monkeypatch: A
     )
     monkeypatch.setenv("MUJOCO_GL", "glfw")
     with pytest.raises(ConfigError, match=r"glfw fails: RuntimeError: GLX: none there\. Accepted"):
-        dmc_camera._context.__wrapped__()
+        camera._context.__wrapped__()

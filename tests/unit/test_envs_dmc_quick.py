@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from intrigue.envs.dmc_import import dmc_tasks
+from intrigue.envs.dmc.dmc_import import dmc_tasks
 from intrigue.envs.make import make_env
 
 tasks = dmc_tasks()  # without OpenGL, whose libraries crash a Triton that is imported after them
 
-from intrigue.envs.dmc_quick import Flattener, _Quick, quicken  # noqa: E402  # after dm_control's own import
+from intrigue.envs.dmc.fast_step import Flattener, _Quick, quicken  # noqa: E402  # after dm_control's own import
 
 TASKS = [
     ("walker", "run"),

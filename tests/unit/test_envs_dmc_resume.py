@@ -11,8 +11,8 @@ import pytest
 
 from conftest import TINY
 from intrigue.config.run import resolve
-from intrigue.envs.dmc_names import PRIMAL, TASK_OF
-from intrigue.envs.dmc_state import MODEL_FIELDS
+from intrigue.envs.dmc.names import PRIMAL, TASK_OF
+from intrigue.envs.dmc.snapshot import MODEL_FIELDS
 from intrigue.envs.make import make_env
 from intrigue.errors import RunError
 from intrigue.run import checkpoint

@@ -11,8 +11,8 @@ import pytest
 from dm_env import test_utils
 from dmc_by_hand import bell, body, expected_reward, linear, motion, reach_reward
 
-from intrigue.envs.dmc_import import dmc_tasks
-from intrigue.envs.dmc_names import URLB_TASKS
+from intrigue.envs.dmc.dmc_import import dmc_tasks
+from intrigue.envs.dmc.names import URLB_TASKS
 from intrigue.envs.make import make_env
 
 tasks = dmc_tasks()
@@ -166,7 +166,7 @@ def test_quadrupeds_begin_in_any_orientation_and_touch_nothing() -> None:
 def test_the_arm_in_one_call_gives_what_dm_controls_own_loop_gives() -> None:
     from dm_control import composer
 
-    from intrigue.envs.dmc_reach import make_reach, make_reach_task
+    from intrigue.envs.dmc.reach import make_reach, make_reach_task
 
     ours = make_reach("reach_bottom_left", 4, time_limit=1.0)
     theirs = composer.Environment(
@@ -186,7 +186,7 @@ def test_the_arm_in_one_call_gives_what_dm_controls_own_loop_gives() -> None:
 def test_compiling_the_arm_anew_would_give_the_same_model() -> None:
     from dm_control import composer
 
-    from intrigue.envs.dmc_reach import make_reach_task
+    from intrigue.envs.dmc.reach import make_reach_task
 
     env = composer.Environment(make_reach_task("reach_top_left"), random_state=0)
     env.reset()

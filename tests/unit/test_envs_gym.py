@@ -11,10 +11,10 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from intrigue.envs.config import PoolConfig
 from intrigue.envs.gym import check_name
 from intrigue.envs.make import make_env
-from intrigue.envs.pool import make_pool
+from intrigue.envs.pool.config import PoolConfig
+from intrigue.envs.pool.pool import make_pool
 from intrigue.errors import ConfigError, EnvironmentFault
 from intrigue.spaces import make_spaces
 

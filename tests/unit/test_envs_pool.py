@@ -15,12 +15,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intrigue.envs.channel import BARE, OK, STEPS, Inbox, pack
-from intrigue.envs.config import PoolConfig, cores, parts, problems, shares, worker_count
-from intrigue.envs.crew import Crew
-from intrigue.envs.pool import GroupPool, Pool, make_pool
-from intrigue.envs.processor import narrow_kernels
-from intrigue.envs.remote import worker_environment
+from intrigue.envs.atari.processor import narrow_kernels
+from intrigue.envs.pool.config import PoolConfig, cores, parts, problems, shares, worker_count
+from intrigue.envs.pool.messages import BARE, OK, STEPS, Inbox, pack
+from intrigue.envs.pool.pool import GroupPool, Pool, make_pool
+from intrigue.envs.pool.worker_process import worker_environment
+from intrigue.envs.pool.workers import Crew
 from intrigue.errors import CheckpointError, ConfigError, RunError
 from intrigue.state import from_bytes, to_bytes
 
@@ -59,7 +59,7 @@ def test_every_worker_has_some_of_every_group(num_envs: int, workers: int, group
 
 
 def test_minus_one_is_a_worker_per_core_that_has_something_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("intrigue.envs.config.cores", lambda: [0, 1, 2, 3, 6])
+    monkeypatch.setattr("intrigue.envs.pool.config.cores", lambda: [0, 1, 2, 3, 6])
     assert worker_count(PoolConfig(num_envs=16, workers=-1)) == 5
     assert worker_count(PoolConfig(num_envs=3, workers=-1)) == 3
     assert worker_count(PoolConfig(num_envs=6, workers=-1, groups=2)) == 3
@@ -244,8 +244,8 @@ def test_a_pool_made_in_a_thread_outlives_it() -> None:
 def test_environments_start_without_torch() -> None:
     code = (
         "import sys\n"
-        "import intrigue.envs.worker\n"
-        "from intrigue.envs.pool import make_pool\n"
+        "import intrigue.envs.pool.worker_main\n"
+        "from intrigue.envs.pool.pool import make_pool\n"
         "from intrigue.envs.registry import ENVS\n"
         "[ENVS.get(name) for name in ENVS.names()]\n"
         "sys.exit('torch' in sys.modules)\n"
@@ -257,8 +257,8 @@ def test_a_script_needs_no_main_guard(tmp_path: Path) -> None:
     script = tmp_path / "plain.py"
     script.write_text(
         "import numpy as np\n"
-        "from intrigue.envs.config import PoolConfig\n"
-        "from intrigue.envs.pool import make_pool\n"
+        "from intrigue.envs.pool.config import PoolConfig\n"
+        "from intrigue.envs.pool.pool import make_pool\n"
         "pool = make_pool('rooms', {}, PoolConfig(num_envs=4, workers=2), seed=0)\n"
         "pool.reset()\n"
         "print(pool.step(np.zeros(4, dtype=int)).place.tolist())\n"
@@ -299,7 +299,7 @@ def test_narrow_kernels_only_where_wide_ones_would_be_taken(
     flags: str, expected: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "cpuinfo"
-    monkeypatch.setattr("intrigue.envs.processor.CPUINFO", file)
+    monkeypatch.setattr("intrigue.envs.atari.processor.CPUINFO", file)
     assert narrow_kernels() == {}, "a system that does not tell"
     file.write_text(CPUINFO.format(flags, flags))
     assert narrow_kernels() == expected
@@ -324,5 +324,5 @@ def test_workers_stay_on_cores_of_their_own(pin: bool, monkeypatch: pytest.Monke
     mine = cores()
     workers = min(2, len(mine))
     assert allowed(workers) == ([{core} for core in mine[:workers]] if pin else [set(mine)] * workers)
-    monkeypatch.setattr("intrigue.envs.crew.cores", lambda: mine[:1])
+    monkeypatch.setattr("intrigue.envs.pool.workers.cores", lambda: mine[:1])
     assert allowed(2) == [set(mine)] * 2, "two workers on one core would wait for each other"

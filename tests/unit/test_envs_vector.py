@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
-from intrigue.envs.config import PoolConfig
-from intrigue.envs.pool import make_pool
-from intrigue.envs.vector import DISABLED, NEXT_STEP, SAME_STEP, VectorPool, autoreset_mode
+from intrigue.envs.pool.config import PoolConfig
+from intrigue.envs.pool.pool import make_pool
+from intrigue.envs.pool.vector import DISABLED, NEXT_STEP, SAME_STEP, VectorPool, autoreset_mode
 from intrigue.errors import ConfigError, EnvironmentFault
 
 LENGTHS = (1, 2, 5)  # Episode lengths of the three environments: ends of several rows, together and apart.

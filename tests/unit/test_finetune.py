@@ -262,7 +262,7 @@ def test_weights_of_other_shapes_never_pass_unseen(walker, tmp_path):
 
 
 def test_the_experts_are_those_of_the_twelve_tasks():
-    from intrigue.envs.dmc_names import URLB_TASKS
+    from intrigue.envs.dmc.names import URLB_TASKS
 
     assert set(EXPERTS) == {f"{domain}_{task}" for domain, tasks in URLB_TASKS.items() for task in tasks}
     by_domain = {domain: sum(EXPERTS[f"{domain}_{task}"] for task in tasks) for domain, tasks in URLB_TASKS.items()}

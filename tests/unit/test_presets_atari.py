@@ -12,8 +12,8 @@ import torch
 
 from intrigue.cli import main
 from intrigue.config.run import resolve
-from intrigue.envs import atari_games
-from intrigue.envs.atari_protocols import PROTOCOLS
+from intrigue.envs.atari import games
+from intrigue.envs.atari.protocols import PROTOCOLS
 from intrigue.errors import ConfigError
 from intrigue.presets import PRESETS, preset_layer
 from intrigue.rewards.registry import REWARDS
@@ -195,7 +195,7 @@ def test_a_wrong_game_is_answered_with_the_nearest(typed, meant):
 def test_a_missing_emulator_is_answered_with_the_command_that_installs_it(monkeypatch):
     found = importlib.util.find_spec
     monkeypatch.setattr(
-        atari_games.importlib.util, "find_spec", lambda name, *more: None if name == "ale_py" else found(name, *more)
+        games.importlib.util, "find_spec", lambda name, *more: None if name == "ale_py" else found(name, *more)
     )
     with pytest.raises(ConfigError, match=re.escape("Install it with: pip install 'intrigue[atari]'")):
         resolve(preset_layer("nnm-atari"))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from replay_world import World, replay_of
 
 from conftest import same_state
-from intrigue.envs.pool import PoolStep
+from intrigue.envs.pool.pool import PoolStep
 from intrigue.replay.keep import Taken
 from intrigue.replay.stage import Stage
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from intrigue.envs.atari_games import FIFTY_SEVEN, game_name
+from intrigue.envs.atari.games import FIFTY_SEVEN, game_name
 from intrigue.errors import ConfigError
 from intrigue.scores import (
     ATARI_57,

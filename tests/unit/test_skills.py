@@ -17,10 +17,10 @@ from intrigue import Curiosity
 from intrigue.agents.base import Agent
 from intrigue.agents.random import RandomAgent, RandomConfig
 from intrigue.collect import Collector
-from intrigue.envs.config import PoolConfig
-from intrigue.envs.pool import make_pool
+from intrigue.envs.pool.config import PoolConfig
+from intrigue.envs.pool.pool import make_pool
+from intrigue.envs.pool.vector import VectorPool
 from intrigue.envs.registry import ENVS
-from intrigue.envs.vector import VectorPool
 from intrigue.skills import SkillCourse, SkillSpec
 from intrigue.types import Acted
 

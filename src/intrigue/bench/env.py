@@ -18,8 +18,8 @@ from intrigue.bench.env_rates import PoolRate, bare_rate, pool_rate
 from intrigue.bench.machine import machine
 from intrigue.cli.places import refuse_files, write_text
 from intrigue.cli.shell import Switch
-from intrigue.envs.config import PoolConfig, cores, problems, worker_count
 from intrigue.envs.make import EnvMaker
+from intrigue.envs.pool.config import PoolConfig, cores, problems, worker_count
 from intrigue.errors import ConfigError, Problem
 
 SWEEP_SECONDS = 75.0  # No further setting is begun after this; one takes at most about ten seconds.

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from intrigue.bench.env_actions import random_actions
-from intrigue.envs.atari_games import ROM_ID_OF
+from intrigue.envs.atari.games import ROM_ID_OF
 from intrigue.envs.make import make_env
 from intrigue.envs.registry import split_id
 from intrigue.spaces import make_spaces
@@ -43,9 +43,9 @@ def main() -> None:
 
 
 def emulator_step(env_id: str, seed: int) -> Callable[[int], None]:
-    """Four frames of the emulator alone. Games begin anew as fast as is known to be exact (`atari_emulator`)."""
-    from intrigue.envs.atari_emulator import Emulator
-    from intrigue.envs.atari_protocols import PROTOCOLS
+    """Four frames of the emulator alone. Games begin anew as fast as is known to be exact (`emulator`)."""
+    from intrigue.envs.atari.emulator import Emulator
+    from intrigue.envs.atari.protocols import PROTOCOLS
 
     frames = PROTOCOLS["disagreement"].skip
     emulator = Emulator(ROM_ID_OF[split_id(env_id)[1]])

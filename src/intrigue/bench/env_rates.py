@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from intrigue.bench.env_actions import random_actions
 from intrigue.bench.memory import resident_peak
-from intrigue.envs.config import PoolConfig, cores, worker_count
-from intrigue.envs.pool import Pool, make_pool
-from intrigue.envs.remote import worker_environment
+from intrigue.envs.pool.config import PoolConfig, cores, worker_count
+from intrigue.envs.pool.pool import Pool, make_pool
+from intrigue.envs.pool.worker_process import worker_environment
 from intrigue.spaces import Array
 
 MIB = 1 << 20

@@ -26,7 +26,7 @@ from intrigue.bench.progress import Progress
 from intrigue.bench.replay_engine import PHASES, Engine
 from intrigue.bench.together_engine import engine_of
 from intrigue.config.run import RunConfig
-from intrigue.envs.config import worker_count
+from intrigue.envs.pool.config import worker_count
 from intrigue.replay.plan import ReplayPlan, updates_due
 from intrigue.run.driver import settled
 from intrigue.training.build import build, crew_of

@@ -18,7 +18,7 @@ from intrigue.agents.ddpg import DDPG
 from intrigue.cohort.explorers import Explorers
 from intrigue.cohort.stack import stack_modules
 from intrigue.cohort.update import Update
-from intrigue.envs.pool import PoolStep
+from intrigue.envs.pool.pool import PoolStep
 from intrigue.errors import RunError
 from intrigue.ops.execution import captures
 from intrigue.ops.triton_support import triton_works

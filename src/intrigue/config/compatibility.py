@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from intrigue.agents.registry import AGENTS
 from intrigue.config.curiosity import CuriosityConfig
 from intrigue.config.reward_expression import parts_of
-from intrigue.envs.dmc_names import PRIMAL
+from intrigue.envs.dmc.names import PRIMAL
 from intrigue.envs.registry import split_id
 from intrigue.errors import Problem
 from intrigue.rewards.registry import REWARDS

@@ -22,8 +22,8 @@ from intrigue.config.compatibility import REPLAY_CURIOSITY, doubtful, pair_probl
 from intrigue.config.curiosity import CuriosityConfig
 from intrigue.config.reward_expression import HINT, MIX, as_reward
 from intrigue.config.schema import check_fields, fields_of, shown
-from intrigue.envs import config as pool_config
-from intrigue.envs.config import PoolConfig
+from intrigue.envs.pool import config as pool_config
+from intrigue.envs.pool.config import PoolConfig
 from intrigue.envs.registry import ENVS, split_id
 from intrigue.errors import ConfigError, Problem, unknown_name
 from intrigue.fields import NonNegativeInt, PositiveInt

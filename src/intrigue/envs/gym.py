@@ -24,7 +24,7 @@ import gymnasium as gym
 import numpy as np
 
 from intrigue.envs.base import Env, EnvInfo, Step
-from intrigue.envs.check import Violation, describe
+from intrigue.envs.pool.checks import Violation, describe
 from intrigue.envs.registry import register_env
 from intrigue.errors import ConfigError, nearest
 from intrigue.fields import NonNegativeInt

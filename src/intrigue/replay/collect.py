@@ -9,7 +9,7 @@ import torch
 from torch import Generator, Tensor
 
 from intrigue.agents.base import Agent
-from intrigue.envs.pool import Pool
+from intrigue.envs.pool.pool import Pool
 from intrigue.episodes import RunningEpisodes
 from intrigue.replay.keep import Taken
 from intrigue.replay.memory import Replay

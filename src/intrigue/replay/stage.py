@@ -12,7 +12,7 @@ from typing import final
 import numpy as np
 import torch
 
-from intrigue.envs.pool import PoolStep
+from intrigue.envs.pool.pool import PoolStep
 from intrigue.replay.keep import Taken
 from intrigue.replay.memory import Replay
 from intrigue.spaces import Array

@@ -14,8 +14,8 @@ from intrigue.agents.random import RandomAgent, RandomConfig
 from intrigue.collect import Collector
 from intrigue.config.plugins import plugin_files
 from intrigue.config.run import RunConfig
-from intrigue.envs.config import PoolConfig
-from intrigue.envs.pool import make_pool
+from intrigue.envs.pool.config import PoolConfig
+from intrigue.envs.pool.pool import make_pool
 from intrigue.report.arms import Arm, Task, make_task
 from intrigue.report.record import RunRecord
 from intrigue.rng import Streams

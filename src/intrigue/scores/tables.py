@@ -8,7 +8,7 @@
 
 Both were taken under 108,000-frame episodes without sticky actions; the paper's agents play 18,000-frame episodes with
 them, so normalised scores are a common unit, not a fair match with a person. Games go by the names of
-`intrigue.envs.atari_games`.
+`intrigue.envs.atari.games`.
 """
 
 from __future__ import annotations

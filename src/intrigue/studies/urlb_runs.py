@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from intrigue.envs.dmc_names import PRIMAL
+from intrigue.envs.dmc.names import PRIMAL
 from intrigue.envs.registry import split_id
 from intrigue.errors import CheckpointError, ConfigError
 from intrigue.run.atomic import write_file

@@ -13,9 +13,9 @@ import torch
 
 from intrigue.agents.registry import AGENTS
 from intrigue.config.run import RunConfig
-from intrigue.envs.config import worker_count
-from intrigue.envs.facts import Facts, facts_of
 from intrigue.envs.make import make_env
+from intrigue.envs.pool.config import worker_count
+from intrigue.envs.pool.facts import Facts, facts_of
 from intrigue.errors import ConfigError
 from intrigue.footprint import free_bytes, of_replay, refuse_too_large
 from intrigue.replay.agent import ReplayAgent

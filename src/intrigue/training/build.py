@@ -15,8 +15,8 @@ from intrigue.collect import Collector
 from intrigue.config.compatibility import pair_problems
 from intrigue.config.run import RunConfig
 from intrigue.curiosity.curiosity import Curiosity
-from intrigue.envs.config import PoolConfig, can_be_attentive, worker_count
-from intrigue.envs.pool import Pool, make_pool
+from intrigue.envs.pool.config import PoolConfig, can_be_attentive, worker_count
+from intrigue.envs.pool.pool import Pool, make_pool
 from intrigue.envs.registry import ENVS
 from intrigue.errors import ConfigError, Problem
 from intrigue.footprint import of_replay, of_rollout, refuse_too_large

@@ -26,8 +26,8 @@ from types import TracebackType
 from typing import final
 
 from intrigue.config.run import RunConfig
-from intrigue.envs.config import cores, worker_count
-from intrigue.envs.pool import Pool
+from intrigue.envs.pool.config import cores, worker_count
+from intrigue.envs.pool.pool import Pool
 from intrigue.envs.registry import ENVS, split_id
 from intrigue.training.build import crew_of, pool_of
 

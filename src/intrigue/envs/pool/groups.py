@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping, MutableSequence, Sequence
 from typing import Any, final
 
-from intrigue.envs.check import fault
-from intrigue.envs.facts import Facts
-from intrigue.envs.group import EnvGroup
 from intrigue.envs.make import EnvMaker
-from intrigue.envs.memory import Block
+from intrigue.envs.pool.checks import fault
+from intrigue.envs.pool.facts import Facts
+from intrigue.envs.pool.local import EnvGroup
+from intrigue.envs.pool.shared_memory import Block
 from intrigue.state import State
 
 

@@ -20,7 +20,7 @@ from typing import Any, final
 import numpy as np
 from ale_py import ALEInterface, ALEState, LoggerMode, roms
 
-from intrigue.envs.atari_stack import Bytes
+from intrigue.envs.atari.frame_stack import Bytes
 from intrigue.errors import RunError
 from intrigue.state import State
 

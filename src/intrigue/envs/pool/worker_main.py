@@ -1,8 +1,8 @@
 """One worker process: steps its share of the environments whenever the pool says so.
 
-Started as `python -m intrigue.envs.worker CONTROL MEMORY LIFELINE SLOT WORKERS WATCHED`, the first three inherited
-descriptors. It leaves when the pool is gone: the control socket ends, the lifeline pipe ends (noticed by a thread, also
-in the middle of a step), and on Linux the kernel kills it with its parent, even when it is stopped.
+Started as `python -m intrigue.envs.pool.worker_main CONTROL MEMORY LIFELINE SLOT WORKERS WATCHED`, the first three
+inherited descriptors. It leaves when the pool is gone: the control socket ends, the lifeline pipe ends (noticed by a
+thread, also in the middle of a step), and on Linux the kernel kills it with its parent, even when it is stopped.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import time
 import warnings
 from pathlib import Path
 
-from intrigue.envs import channel
-from intrigue.envs.facts import facts_to_state
-from intrigue.envs.groups import EnvGroups
-from intrigue.envs.memory import map_block, map_header
+from intrigue.envs.pool import messages
+from intrigue.envs.pool.facts import facts_to_state
+from intrigue.envs.pool.groups import EnvGroups
+from intrigue.envs.pool.shared_memory import map_block, map_header
 from intrigue.envs.registry import ENVS
 from intrigue.errors import ConfigError, IntrigueError
 from intrigue.state import State
@@ -60,38 +60,38 @@ class Server:
 
     def run(self) -> None:
         """Serve until the pool hangs up."""
-        lookout = channel.Lookout(self._control)
-        while (message := channel.receive(self._control)) is not None:
+        lookout = messages.Lookout(self._control)
+        while (message := messages.receive(self._control)) is not None:
             self._control.sendall(self._guarded(*message))
             # A step is mostly followed by another; whatever else comes, and when, is not worth a core.
-            if self._attentive and message[0] in channel.GROUP_OF:
-                lookout.until(time.monotonic() + channel.ATTENTION_SECONDS)
+            if self._attentive and message[0] in messages.GROUP_OF:
+                lookout.until(time.monotonic() + messages.ATTENTION_SECONDS)
 
     def _guarded(self, kind: bytes, tree: State) -> bytes:
         try:
             return self._answer(kind, tree)
         except IntrigueError as error:
             name = "config" if isinstance(error, ConfigError) else "fault"
-            return channel.pack(channel.ERROR, {"kind": name, "message": str(error)})
+            return messages.pack(messages.ERROR, {"kind": name, "message": str(error)})
 
     def _answer(self, kind: bytes, tree: State) -> bytes:
-        if kind in channel.GROUP_OF:
-            self._groups.receive(channel.GROUP_OF[kind])
+        if kind in messages.GROUP_OF:
+            self._groups.receive(messages.GROUP_OF[kind])
             return kind
         match kind:
-            case channel.BEGIN:
+            case messages.BEGIN:
                 return self._begin(tree)
-            case channel.MAP:
+            case messages.MAP:
                 self._groups.attach(map_block(self._memory_fd, self._workers, self._groups.facts, self._num_envs))
-            case channel.RESET:
+            case messages.RESET:
                 self._groups.reset(tree["purpose"], tree["steps"])
-            case channel.SNAPSHOT:
-                return channel.pack(channel.VALUE, {"states": self._groups.snapshot()})
-            case channel.RESTORE:
+            case messages.SNAPSHOT:
+                return messages.pack(messages.VALUE, {"states": self._groups.snapshot()})
+            case messages.RESTORE:
                 self._groups.restore(tree["states"], tree["steps"])
             case _:
                 self._groups.close()
-        return channel.OK
+        return messages.OK
 
     def _begin(self, tree: State) -> bytes:
         sys.path[:] = tree["path"]
@@ -103,7 +103,7 @@ class Server:
         self._attentive = tree["attentive"]
         shares = [range(*each) for each in tree["shares"]]
         self._groups = EnvGroups(tree["env_id"], tree["options"], tree["seed"], shares, self._now)
-        return channel.pack(channel.VALUE, facts_to_state(self._groups.facts))
+        return messages.pack(messages.VALUE, facts_to_state(self._groups.facts))
 
 
 def _watch(lifeline_fd: int) -> None:

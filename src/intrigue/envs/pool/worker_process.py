@@ -18,7 +18,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import final
 
-from intrigue.envs.channel import CHUNK_BYTES, Inbox, Lookout
+from intrigue.envs.pool.messages import CHUNK_BYTES, Inbox, Lookout
 from intrigue.state import State
 
 NOTHING: tuple[tuple[bytes, State], ...] = ()
@@ -56,7 +56,7 @@ class Remote:
         numbers = (theirs.fileno(), memory_fd, lifeline_fd, slot, workers, int(watched))
         try:
             self._popen = subprocess.Popen(
-                [sys.executable, "-m", "intrigue.envs.worker", *map(str, numbers)],
+                [sys.executable, "-m", "intrigue.envs.pool.worker_main", *map(str, numbers)],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

@@ -11,7 +11,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from intrigue.envs.atari_protocols import SIDE
+from intrigue.envs.atari.protocols import SIDE
 
 Bytes = NDArray[np.uint8]
 

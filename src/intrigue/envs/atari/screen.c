@@ -1,4 +1,4 @@
-/* Two raw screens of the Atari to one 84 x 84 picture: what atari_screen.py defines, in one pass. Built and called by
+/* Two raw screens of the Atari to one 84 x 84 picture: what screen.py defines, in one pass. Built and called by
    atari_native.py.
 
    From top to bottom, each row of the screens becomes greys (one look-up per pixel, or per word of pixels alike), then

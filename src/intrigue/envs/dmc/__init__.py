@@ -5,7 +5,7 @@
     reward        the task's, between 0 and 1 per frame; always 0 in `dmc/walker`, `dmc/quadruped` and `dmc/jaco`
     episode       cut off (truncated) at the time limit; nothing ever terminates, as in URLB (arXiv:2110.15191)
 
-Resume is exact to the bit (`dmc_state`). Needs the extra `dmc`; states need no OpenGL. Where the simulation diverges
+Resume is exact to the bit (`snapshot`). Needs the extra `dmc`; states need no OpenGL. Where the simulation diverges
 the run stops with the seed and the step; `max_divergences` of them may instead end their episode.
 """
 
@@ -20,18 +20,18 @@ import gymnasium as gym
 import numpy as np
 
 from intrigue.envs.base import Env, EnvInfo, Step
-from intrigue.envs.check import Violation
-from intrigue.envs.dmc_import import dmc_tasks
-from intrigue.envs.dmc_index import remember_names
-from intrigue.envs.dmc_names import check_name, split_name
+from intrigue.envs.dmc.dmc_import import dmc_tasks
+from intrigue.envs.dmc.dmc_index import remember_names
+from intrigue.envs.dmc.names import check_name, split_name
+from intrigue.envs.pool.checks import Violation
 from intrigue.envs.registry import register_env
 from intrigue.fields import NonNegativeInt, PositiveInt
 from intrigue.spaces import Array
 from intrigue.state import State
 
 if TYPE_CHECKING:
-    from intrigue.envs.dmc_camera import Camera
-    from intrigue.envs.dmc_quick import Flattener
+    from intrigue.envs.dmc.camera import Camera
+    from intrigue.envs.dmc.fast_step import Flattener
 
 SIDE = 84  # Pixels, as in URLB.
 VIDEO = (240, 320)  # Height and width of what `render` gives.
@@ -118,13 +118,13 @@ class DeepMindControl(Env):
             self._time = int(fraction * self._limit)
 
     def snapshot(self) -> State:
-        from intrigue.envs.dmc_state import save_env
+        from intrigue.envs.dmc.snapshot import save_env
 
         own = {"time": self._time, "seed": self._seed, "diverged": self._diverged, "obs": self._obs.copy()}
         return {**own, "dm": save_env(self._dm)}
 
     def restore(self, state: State) -> None:
-        from intrigue.envs.dmc_state import load_env
+        from intrigue.envs.dmc.snapshot import load_env
 
         self._time, self._seed, self._diverged = state["time"], state["seed"], state["diverged"]
         self._obs = np.array(state["obs"])
@@ -160,7 +160,7 @@ class DeepMindControl(Env):
 
     def _quicken(self) -> None:
         """Same numbers in less time, from here on."""
-        from intrigue.envs.dmc_quick import quicken
+        from intrigue.envs.dmc.fast_step import quicken
 
         remember_names(self._dm.physics)
         quicken(self._dm._physics)
@@ -197,7 +197,7 @@ class DeepMindControl(Env):
         return channels_first
 
     def _make_camera(self, height: int, width: int) -> Camera:
-        from intrigue.envs.dmc_camera import Camera
+        from intrigue.envs.dmc.camera import Camera
 
         return Camera(CAMERAS.get(self._domain, 0), height, width)
 
@@ -224,6 +224,6 @@ def _no_reward(physics: Any) -> float:
 
 
 def _flattener(given: Any) -> Flattener:
-    from intrigue.envs.dmc_quick import Flattener
+    from intrigue.envs.dmc.fast_step import Flattener
 
     return Flattener(given.observation)

@@ -17,9 +17,9 @@ from typing import Any, final
 import numpy as np
 
 from intrigue.envs.base import Env
-from intrigue.envs.check import Violation, check_flag, check_obs, check_reward, fault, moment, non_finite
-from intrigue.envs.facts import Facts, facts_of
-from intrigue.envs.memory import STAGES, Block
+from intrigue.envs.pool.checks import Violation, check_flag, check_obs, check_reward, fault, moment, non_finite
+from intrigue.envs.pool.facts import Facts, facts_of
+from intrigue.envs.pool.shared_memory import STAGES, Block
 from intrigue.errors import ConfigError
 from intrigue.seeds import SEED_LIMIT, derive_seed
 from intrigue.state import State

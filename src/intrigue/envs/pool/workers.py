@@ -17,14 +17,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, final
 
-from intrigue.envs import channel
-from intrigue.envs.check import fault, moment
-from intrigue.envs.config import PoolConfig, cores, parts, worker_count
-from intrigue.envs.facts import Facts, facts_from_state
-from intrigue.envs.groups import same_facts
-from intrigue.envs.memory import STAGES, Block, map_block, map_header, open_memory
+from intrigue.envs.pool import messages as channel
+from intrigue.envs.pool.checks import fault, moment
+from intrigue.envs.pool.config import PoolConfig, cores, parts, worker_count
+from intrigue.envs.pool.facts import Facts, facts_from_state
+from intrigue.envs.pool.groups import same_facts
+from intrigue.envs.pool.shared_memory import STAGES, Block, map_block, map_header, open_memory
+from intrigue.envs.pool.worker_process import Remote, import_path
 from intrigue.envs.registry import ENVS, split_id
-from intrigue.envs.remote import Remote, import_path
 from intrigue.errors import ConfigError, EnvironmentFault
 from intrigue.state import State
 

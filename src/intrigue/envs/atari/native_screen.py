@@ -1,9 +1,9 @@
-"""The picture of two screens in compiled C (`atari_screen.c`): the same bytes as `atari_screen`, faster.
+"""The picture of two screens in compiled C (`screen.c`): the same bytes as `screen`, faster.
 
 A picture costs more than its own time, since the emulator's next frames are slower after it: NumPy's took 53 µs by
 itself and made a step 120 µs longer (Xeon Ice Lake, 2.8 GHz). Wide registers are one reason, see FLAGS; large tables
 in the processor's cache may be another. Where there is no compiler, or a screen is of another kind than the console's,
-pictures come from `atari_screen` as before.
+pictures come from `screen` as before.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from intrigue.envs.atari_protocols import SIDE
-from intrigue.envs.atari_screen import GREY_PARTS, Kind, Screen, exact_in_float32, filter_weights, grey_table
-from intrigue.envs.atari_stack import Bytes, Stack
+from intrigue.envs.atari.frame_stack import Bytes, Stack
+from intrigue.envs.atari.protocols import SIDE
+from intrigue.envs.atari.screen import GREY_PARTS, Kind, Screen, exact_in_float32, filter_weights, grey_table
 from intrigue.ops.native_build import CannotCompile, load
 
-SOURCE = Path(__file__).with_name("atari_screen.c")
+SOURCE = Path(__file__).with_name("screen.c")
 # Wider registers slow the emulator's next frames down, as `processor` says: with 256 bits picture and four frames took
 # 25 to 31 µs more than the frames alone, with 128 bits 13 to 15 (least of many rounds; Xeon Ice Lake, 2.8 GHz).
 FLAGS = ("-mprefer-vector-width=128",) if platform.machine() in ("x86_64", "AMD64") else ()

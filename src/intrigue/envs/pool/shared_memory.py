@@ -15,7 +15,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from intrigue.envs.facts import Facts
+from intrigue.envs.pool.facts import Facts
 from intrigue.spaces import Array
 
 ALIGNMENT = 64  # Bytes of a cache line, so that arrays of two workers share few lines.

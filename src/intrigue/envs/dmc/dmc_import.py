@@ -2,7 +2,7 @@
 
 dm_control looks for OpenGL when it is imported. Where a library is missing that ends in an error deep inside PyOpenGL
 (`'NoneType' object has no attribute 'glGetError'`). It is switched off meanwhile; pictures are drawn through MuJoCo's
-own bindings (`dmc_camera`), which load OpenGL when the first one is asked for.
+own bindings (`camera`), which load OpenGL when the first one is asked for.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ SWITCH = "MUJOCO_GL"
 
 
 def dmc_tasks() -> ModuleType:
-    """`intrigue.envs.dmc_tasks`, with dm_control behind it."""
+    """`intrigue.envs.dmc.tasks`, with dm_control behind it."""
     with _without_gl(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Third-party deprecations; also keeps dm_control's own filter from staying.
-        from intrigue.envs import dmc_tasks as module
+        from intrigue.envs.dmc import tasks as module
     return module
 
 

@@ -1,13 +1,13 @@
 """The Atari 2600 through ale-py: `atari/Breakout` and a hundred games more, under a named published protocol.
 
-    observation   (4, 84, 84) uint8: the last four pictures, each the brighter of two frames, grey (`atari_screen`)
+    observation   (4, 84, 84) uint8: the last four pictures, each the brighter of two frames, grey (`screen`)
     action        one of the game's minimal set, repeated for four frames
     reward        the score gained in those frames, as the game counts it, never clipped
     episode       a whole game, or a life under `dqn` (evaluations play on); cut off (truncated) at the limit of frames
 
 Sticky actions are drawn per frame from the environment's own stream: with probability p the action of the frame
 before is repeated, whatever was asked for; before the first frame of a game that action is the no-op. Resume is exact
-to the pixel (`atari_emulator`). Needs the extra `atari`; `atari_protocols` has every value with its source.
+to the pixel (`emulator`). Needs the extra `atari`; `protocols` has every value with its source.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from typing import Literal, final
 import gymnasium as gym
 import numpy as np
 
-from intrigue.envs.atari_games import ROM_ID_OF, check_name
-from intrigue.envs.atari_protocols import PROTOCOLS, SIDE
-from intrigue.envs.atari_stack import Stack
+from intrigue.envs.atari.frame_stack import Stack
+from intrigue.envs.atari.games import ROM_ID_OF, check_name
+from intrigue.envs.atari.processor import narrow_kernels
+from intrigue.envs.atari.protocols import PROTOCOLS, SIDE
 from intrigue.envs.base import Env, EnvInfo, Step
-from intrigue.envs.processor import narrow_kernels
 from intrigue.envs.registry import register_env
 from intrigue.fields import NonNegativeInt
 from intrigue.spaces import Array
@@ -46,12 +46,12 @@ class Atari(Env):
     """One game. The emulator is imported when it is built, so that names can be checked without it."""
 
     examples = ("Breakout",)
-    worker_variables = narrow_kernels()  # Pictures are exact in any kernel (`atari_screen`).
+    worker_variables = narrow_kernels()  # Pictures are exact in any kernel (`screen`).
 
     def __init__(self, cfg: AtariConfig, name: str) -> None:
-        from intrigue.envs.atari_emulator import Emulator
-        from intrigue.envs.atari_native import make_screen
-        from intrigue.envs.atari_palette import palette
+        from intrigue.envs.atari.emulator import Emulator
+        from intrigue.envs.atari.native_screen import make_screen
+        from intrigue.envs.atari.palette import palette
 
         self._protocol = PROTOCOLS[cfg.protocol]
         self._emulator = Emulator(ROM_ID_OF[name])

@@ -28,13 +28,13 @@ from typing import Any, NamedTuple, Protocol, final
 
 import numpy as np
 
-from intrigue.envs.check import check_actions
-from intrigue.envs.config import PoolConfig, problems, shares, worker_count
-from intrigue.envs.crew import Crew
-from intrigue.envs.facts import Facts
-from intrigue.envs.groups import EnvGroups
 from intrigue.envs.make import check_options, make_config, make_env
-from intrigue.envs.memory import Block, private_block
+from intrigue.envs.pool.checks import check_actions
+from intrigue.envs.pool.config import PoolConfig, problems, shares, worker_count
+from intrigue.envs.pool.facts import Facts
+from intrigue.envs.pool.groups import EnvGroups
+from intrigue.envs.pool.shared_memory import Block, private_block
+from intrigue.envs.pool.workers import Crew
 from intrigue.envs.registry import ENVS, split_id
 from intrigue.errors import CheckpointError, ConfigError, Problem, RunError
 from intrigue.spaces import Array, Spaces
@@ -283,7 +283,7 @@ def make_pool(
     if found := problems(cfg):
         raise ConfigError(found)
     if options.get("native_vector"):
-        from intrigue.envs.vector import make_vector_pool
+        from intrigue.envs.pool.vector import make_vector_pool
 
         entry = ENVS.get(family)
         if cfg.groups > 1:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from intrigue.envs.atari_stack import Bytes
+from intrigue.envs.atari.frame_stack import Bytes
 
 NTSC = """
     000000 4a4a4a 6f6f6f 8e8e8e aaaaaa c0c0c0 d6d6d6 ececec

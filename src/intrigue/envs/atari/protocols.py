@@ -28,7 +28,7 @@ class Protocol:
     noop_max: int  # A game begins with 1 to this many frames without action; 0 for none.
     max_frames: int  # Frames after which an episode is cut off (truncated).
     life_ends: bool  # Whether a lost life ends the episode (the game goes on in the next one).
-    resize: Literal["bilinear", "area"]  # The filter that shrinks the picture; `atari_screen` has both.
+    resize: Literal["bilinear", "area"]  # The filter that shrinks the picture; `screen` has both.
     skip: int = 4  # Frames an action is repeated for; Mnih et al. 2015, extended data table 1. All four.
     stack: int = 4  # Pictures in one observation; Mnih et al. 2015, extended data table 1. All four.
 

@@ -3,7 +3,7 @@
     walker_flip       stand · (5 tol(L; >= 5, margin 5, linear, 0 there) + 1) / 6      L: angular momentum about y
     quadruped_stand   upright
     quadruped_jump    upright · tol(z; >= 1, margin 1, linear, 1/2 there)              z: height of the centre of mass
-    jaco_reach_*      `dmc_reach`
+    jaco_reach_*      `reach`
 
     stand = (3 tol(height; >= 1.2, margin 0.6, gaussian) + (1 + zz) / 2) / 4,   zz: the torso's z axis along the world's
     upright = tol(zz; >= 1, margin 2, linear, 0 there)
@@ -28,7 +28,7 @@ from dm_control.rl import control
 from dm_control.suite import common, quadruped, walker
 from dm_control.utils import rewards
 
-from intrigue.envs.dmc_reach import REACH_SECONDS, make_reach
+from intrigue.envs.dmc.reach import REACH_SECONDS, make_reach
 from intrigue.errors import ConfigError
 
 WALKER_SECONDS, WALKER_TIMESTEP = 25, 0.025  # the suite's

@@ -18,8 +18,8 @@ from gymnasium.vector import VectorEnv
 from gymnasium.vector.utils import iterate
 
 from intrigue.envs.base import Env
-from intrigue.envs.check import Violation, check_actions, fault, moment, non_finite
-from intrigue.envs.pool import Pool, PoolStep
+from intrigue.envs.pool.checks import Violation, check_actions, fault, moment, non_finite
+from intrigue.envs.pool.pool import Pool, PoolStep
 from intrigue.errors import CheckpointError, ConfigError, EnvironmentFault, RunError
 from intrigue.seeds import derive_seed
 from intrigue.spaces import ActionCodec, Array, ObsCodec, Spaces

@@ -17,7 +17,7 @@ from typing import Any
 import mujoco
 import numpy as np
 
-from intrigue.envs.dmc_tasks import random_of
+from intrigue.envs.dmc.tasks import random_of
 from intrigue.errors import RunError
 from intrigue.spaces import Array
 from intrigue.state import State

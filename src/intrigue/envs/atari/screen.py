@@ -28,8 +28,8 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
-from intrigue.envs.atari_protocols import SIDE
-from intrigue.envs.atari_stack import Bytes, Stack
+from intrigue.envs.atari.frame_stack import Bytes, Stack
+from intrigue.envs.atari.protocols import SIDE
 
 Kind = Literal["bilinear", "area"]
 
