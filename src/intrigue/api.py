@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from intrigue.config.run import RunConfig, flatten_json, resolve
+from intrigue.datasets.load import given_episodes
 from intrigue.presets import preset_layer
 from intrigue.run.driver import start
 from intrigue.run.result import Run
-from intrigue.training.given import given_episodes
 
 
 def train(

@@ -19,7 +19,7 @@ import torch
 
 from intrigue.errors import ConfigError, Problem
 from intrigue.replay.plan import ReplayPlan
-from intrigue.replay.rows import ring_shape, row_bytes, row_layout
+from intrigue.replay.ring import ring_shape, row_bytes, row_layout
 from intrigue.spaces import Spaces
 
 FLAG_BYTES = 3  # terminated, truncated, valid

@@ -136,7 +136,7 @@ def test_annealing_reaches_zero_and_stays():
 
 @pytest.mark.parametrize("kind", ["discrete", "multi-discrete", "continuous"])
 def test_log_prob_and_entropy_agree_with_torch(kind):
-    from intrigue.agents.heads import ActionHead
+    from intrigue.agents.distributions import ActionHead
 
     spec = {
         "discrete": ActionSpec("discrete", sizes=(4,)),
@@ -160,7 +160,7 @@ def test_log_prob_and_entropy_agree_with_torch(kind):
 
 
 def test_continuous_actions_fill_the_bounds():
-    from intrigue.agents.heads import ActionHead
+    from intrigue.agents.distributions import ActionHead
 
     head = ActionHead(ActionSpec("continuous", low=(-1.0, 2.0), high=(1.0, 6.0)), 5, gain=1.0, log_std=0.0)
     action = head.action(torch.tensor([[0.0, 0.0], [-1.0, 1.0], [9.0, -9.0]]))

@@ -114,11 +114,12 @@ MUTANTS = {
         "tests/contract/test_agent_contract.py",
     ),
     "a replayed stack reaches into the episode before": Mutant(
-        "replay/keep.py", "= np.where(over | ~valid, 0, after - left)", "= after - left",
+        "replay/step_store.py", "= np.where(over | ~valid, 0, after - left)", "= after - left",
         "tests/unit/test_replay.py",
     ),
     "a replayed end is followed by the reset": Mutant(
-        "replay/keep.py", "successor = np.where(over, ended, after)", "successor = after", "tests/unit/test_replay.py",
+        "replay/step_store.py",
+        "successor = np.where(over, ended, after)", "successor = after", "tests/unit/test_replay.py",
     ),
     "a window that is cut off looks at nothing": Mutant(
         "agents/dqn.py", "~batch.terminated[last, columns]", "~batch.ended[last, columns]",

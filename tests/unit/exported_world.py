@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 from replay_world import World, replay_of
 
-from intrigue.replay.export import export_run
+from intrigue.datasets.export import export_run
+from intrigue.replay.prefill import refill
 from intrigue.replay.recording import Recording, Recordings
-from intrigue.replay.refill import refill
 from intrigue.run import checkpoint
 from intrigue.run.folder import RunFolder, write_config
 

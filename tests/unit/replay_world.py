@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from intrigue.replay.keep import Taken
-from intrigue.replay.memory import Replay
+from intrigue.replay.buffer import Replay
 from intrigue.replay.plan import ReplayPlan
+from intrigue.replay.step_store import Taken
 from intrigue.spaces import ActionSpec, ObsSpec, Spaces
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import library, nn
 
 from interpreted import found_by
-from intrigue.agents.ddpg_nets import Actor
+from intrigue.agents.ddpg_networks import Actor
 from intrigue.cohort.stack import stack_modules
 from intrigue.nn.networks import EnsembleLinear
 from intrigue.ops import output_layer as module

@@ -7,7 +7,7 @@ import torch
 from test_narrow import check
 
 from cuda_graph import captured
-from intrigue.agents.ddpg_nets import Actor, TwinCritic
+from intrigue.agents.ddpg_networks import Actor, TwinCritic
 from intrigue.cohort.stack import stack_modules
 from intrigue.ops.output_layer import NARROW, suits
 from intrigue.ops.precision import exact_float32

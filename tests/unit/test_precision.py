@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from intrigue.agents.ddpg_nets import Actor, TwinCritic
+from intrigue.agents.ddpg_networks import Actor, TwinCritic
 from intrigue.config.run import resolve
 from intrigue.nn.plain_dynamics import PlainDynamics
 from intrigue.ops.precision import CPU_INSTRUCTIONS, exact_float32, fast_float32, pick_products, takes_bfloat16

@@ -11,9 +11,9 @@ from replay_world import World, replay_of
 
 from conftest import same_state
 from intrigue.errors import ConfigError
-from intrigue.replay.keep import Taken
 from intrigue.replay.plan import updates_due
-from intrigue.replay.rows import ring_shape
+from intrigue.replay.ring import ring_shape
+from intrigue.replay.step_store import Taken
 
 
 def begun(world, **changes):

@@ -16,18 +16,18 @@ from replay_world import World, replay_of
 
 from conftest import TINY, same_state
 from intrigue.config.run import resolve
+from intrigue.datasets import minari as export_minari
+from intrigue.datasets.export import export_run, read_run
+from intrigue.datasets.load import given_episodes
+from intrigue.datasets.sealed_folder import SEAL
 from intrigue.errors import ConfigError
-from intrigue.replay import export_minari
-from intrigue.replay.export import export_run, read_run
-from intrigue.replay.export_folder import SEAL
-from intrigue.replay.keep import Taken
+from intrigue.replay.prefill import load_episodes, refill
 from intrigue.replay.recording import Recording, Recordings
-from intrigue.replay.refill import load_episodes, refill
+from intrigue.replay.step_store import Taken
 from intrigue.run import checkpoint
 from intrigue.run.driver import resume, start
 from intrigue.run.folder import RunFolder
 from intrigue.spaces import ActionSpec, ObsSpec, Spaces
-from intrigue.training.given import given_episodes
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -12,10 +12,10 @@ from exported_world import FORMS, exported, hand_made, lived, refilled, saved
 from replay_world import World, replay_of
 
 from intrigue.cli import main
+from intrigue.datasets.sealed_folder import SEAL
 from intrigue.errors import CheckpointError, ConfigError
-from intrigue.replay.export_folder import SEAL
+from intrigue.replay.prefill import load_episodes, refill
 from intrigue.replay.recording import Recording, Recordings
-from intrigue.replay.refill import load_episodes, refill
 
 
 @pytest.mark.parametrize("form", FORMS)

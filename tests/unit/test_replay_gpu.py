@@ -8,7 +8,7 @@ from replay_world import World, plan_of
 
 from conftest import same_state
 from intrigue.config.run import resolve
-from intrigue.replay.memory import Replay
+from intrigue.replay.buffer import Replay
 from intrigue.run import checkpoint
 from intrigue.training.build import build
 from intrigue.training.loops import loop

@@ -10,8 +10,8 @@ from replay_world import World, replay_of
 
 from conftest import same_state
 from intrigue.envs.pool.pool import PoolStep
-from intrigue.replay.keep import Taken
-from intrigue.replay.stage import Stage
+from intrigue.replay.host_staging import Stage
+from intrigue.replay.step_store import Taken
 
 
 class Notes:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from report_folders import config_of, visits_of, write_pretraining, write_run, write_tuning
 
-from intrigue.replay.export_folder import seal
+from intrigue.datasets.sealed_folder import seal
 from intrigue.report.advice import plain_commands, repeat_commands
 from intrigue.report.arms import Task, sort_tasks
 from intrigue.report.origin import read_origin

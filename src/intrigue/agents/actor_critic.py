@@ -15,7 +15,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from intrigue.agents.heads import ActionHead
+from intrigue.agents.distributions import ActionHead
 from intrigue.nn.networks import ConvTrunk, Style, init_normc, init_orthogonal, mlp
 from intrigue.nn.normalize import RunningMoments
 from intrigue.spaces import Spaces

@@ -34,13 +34,13 @@ import torch
 from torch import Generator, Tensor
 from torch.func import functional_call
 
-from intrigue.agents.ddpg_nets import Actor, TwinCritic
+from intrigue.agents.agent import ReplayAgent
+from intrigue.agents.ddpg_networks import Actor, TwinCritic
 from intrigue.agents.registry import register_agent
 from intrigue.fields import Discount, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveFraction, PositiveInt
 from intrigue.nn.networks import freeze
 from intrigue.ops.execution import LossStep, Mode
 from intrigue.ops.optimizer_step import load_optimizer_state, optimizer_state
-from intrigue.replay.agent import ReplayAgent
 from intrigue.replay.plan import ReplayPlan
 from intrigue.rng import Draws, normal
 from intrigue.spaces import Spaces

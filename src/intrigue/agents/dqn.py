@@ -29,11 +29,11 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional
 
+from intrigue.agents.agent import ReplayAgent
 from intrigue.agents.registry import register_agent
 from intrigue.fields import Discount, Fraction, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 from intrigue.nn.networks import ConvTrunk, freeze, init_orthogonal, mlp
 from intrigue.ops.optimizer_step import descend, load_optimizer_state, optimizer_state
-from intrigue.replay.agent import ReplayAgent
 from intrigue.replay.plan import ReplayPlan
 from intrigue.spaces import Spaces
 from intrigue.state import State

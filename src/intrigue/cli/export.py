@@ -22,14 +22,14 @@ def export(
 ) -> int:
     """Write the whole episodes in a run's replay to a folder. No environment is started.
 
-    `intrigue train --replay-from FOLDER` begins a run with them, and `intrigue.replay.refill.load_episodes` reads
+    `intrigue train --replay-from FOLDER` begins a run with them, and `intrigue.replay.prefill.load_episodes` reads
     them. A Minari dataset is named as its folder, which must end in a version.
 
     Examples:
       intrigue export runs/walker --to data/walker
       intrigue export runs/walker --to data/walker-v0 --format minari
     """
-    from intrigue.replay.export import export_run
+    from intrigue.datasets.export import export_run
 
     done = export_run(folder, to, format, on_skip=_warn)
     episodes, transitions = len(done.recordings), done.recordings.transitions

@@ -35,9 +35,9 @@ def main(argv: list[str]) -> int:
         sys.stdout.write("\n")
         return 0
     from intrigue.cli.shell import shown
+    from intrigue.datasets.load import given_episodes
     from intrigue.run.driver import start
     from intrigue.run.several import Plan, start_seeds
-    from intrigue.training.given import given_episodes
 
     out = Path(arguments.options["out"]) if "out" in arguments.options else None
     given = arguments.options.get("replay_from")

@@ -22,8 +22,8 @@ from intrigue.envs.pool.pool import PoolStep
 from intrigue.errors import RunError
 from intrigue.ops.execution import captures
 from intrigue.ops.triton_support import triton_works
+from intrigue.replay.host_staging import Stage
 from intrigue.replay.plan import updates_due
-from intrigue.replay.stage import Stage
 from intrigue.spaces import Array
 from intrigue.training.of_seed import of_seed
 from intrigue.training.replay import ReplayParts

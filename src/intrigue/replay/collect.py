@@ -11,10 +11,10 @@ from torch import Generator, Tensor
 from intrigue.agents.base import Agent
 from intrigue.envs.pool.pool import Pool
 from intrigue.episodes import RunningEpisodes
-from intrigue.replay.keep import Taken
-from intrigue.replay.memory import Replay
+from intrigue.replay.buffer import Replay
+from intrigue.replay.prefill import refill
 from intrigue.replay.recording import Recordings
-from intrigue.replay.refill import refill
+from intrigue.replay.step_store import Taken
 from intrigue.skills import SkillCourse
 from intrigue.spaces import Array
 from intrigue.state import State

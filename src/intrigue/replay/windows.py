@@ -13,7 +13,7 @@ import dataclasses
 import torch
 from torch import Tensor
 
-from intrigue.replay.rows import Rows
+from intrigue.replay.ring import Rows
 from intrigue.types import Extras, Transitions
 
 FIELDS = ("action", "reward", "terminated", "truncated", "valid", "skill")

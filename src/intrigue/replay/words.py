@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from intrigue.replay.rows import Layout, Rows, field_places
+from intrigue.replay.ring import Layout, Rows, field_places
 
 WORD_BYTES = 4
 

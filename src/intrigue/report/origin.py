@@ -17,8 +17,8 @@ from pathlib import Path, PurePath
 from typing import Any, Literal
 
 from intrigue.config.run import BOOKKEEPING, flatten_json, resolve
+from intrigue.datasets.sealed_folder import open_sealed
 from intrigue.errors import IntrigueError
-from intrigue.replay.export_folder import open_sealed
 from intrigue.run import disk
 from intrigue.run.examine import order, published
 from intrigue.run.folder import RunFolder, read_config

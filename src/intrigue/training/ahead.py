@@ -11,6 +11,7 @@ import math
 
 import torch
 
+from intrigue.agents.agent import ReplayAgent
 from intrigue.agents.registry import AGENTS
 from intrigue.config.run import RunConfig
 from intrigue.envs.make import make_env
@@ -18,8 +19,7 @@ from intrigue.envs.pool.config import worker_count
 from intrigue.envs.pool.facts import Facts, facts_of
 from intrigue.errors import ConfigError
 from intrigue.footprint import free_bytes, of_replay, refuse_too_large
-from intrigue.replay.agent import ReplayAgent
-from intrigue.replay.rows import ring_shape
+from intrigue.replay.ring import ring_shape
 
 LARGE_ROW_BYTES = 100_000  # ours: above any row here; URLB's three colour pictures of 84 x 84 are 63,504 bytes
 

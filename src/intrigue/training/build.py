@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from intrigue.agents.agent import ReplayAgent
 from intrigue.agents.random import RandomAgent, RandomConfig
 from intrigue.agents.registry import AGENTS
 from intrigue.collect import Collector
@@ -22,9 +23,8 @@ from intrigue.errors import ConfigError, Problem
 from intrigue.footprint import of_replay, of_rollout, refuse_too_large
 from intrigue.ops.execution import pick_mode
 from intrigue.ops.precision import use_products
-from intrigue.replay.agent import ReplayAgent
+from intrigue.replay.buffer import Replay
 from intrigue.replay.collect import ReplayCollector
-from intrigue.replay.memory import Replay
 from intrigue.rng import Streams, seeded_construction
 from intrigue.skill_choice import SkillChoice
 from intrigue.skills import SkillCourse, SkillSpec

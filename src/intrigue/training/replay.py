@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 
 import torch
 
+from intrigue.agents.agent import ReplayAgent
 from intrigue.curiosity.curiosity import Curiosity
-from intrigue.replay.agent import ReplayAgent
 from intrigue.replay.collect import ReplayCollector
 from intrigue.replay.plan import updates_due
 from intrigue.rewards.mix import Mix

@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
+from intrigue.datasets import exorl, minari
+from intrigue.datasets.sealed_folder import Sealed, open_sealed
 from intrigue.errors import CheckpointError, ConfigError, Problem
-from intrigue.replay import export_exorl, export_minari
-from intrigue.replay.export_folder import Sealed, open_sealed
-from intrigue.replay.memory import Replay
+from intrigue.replay.buffer import Replay
 from intrigue.replay.recording import Recording, Recordings
 from intrigue.spaces import ActionSpec, Array, Spaces
 
@@ -55,14 +55,14 @@ def load_episodes(folder: Path) -> Dataset:
     """
     sealed = open_sealed(folder)
     recordings = None
-    if export_exorl.found(folder):
-        recordings = export_exorl.read(sealed)
-    elif (folder / export_minari.FILES[0]).exists():
-        recordings = export_minari.read(sealed)
+    if exorl.found(folder):
+        recordings = exorl.read(sealed)
+    elif (folder / minari.FILES[0]).exists():
+        recordings = minari.read(sealed)
     if recordings is None or not len(recordings):
         raise ConfigError(
             f"{folder} holds no episodes. Accepted: episode_<index>_<length>.npz files, or a Minari dataset's "
-            f"{export_minari.FILES[0]}. `intrigue export DIR --to FOLDER` writes both."
+            f"{minari.FILES[0]}. `intrigue export DIR --to FOLDER` writes both."
         )
     return Dataset(recordings.lengths, recordings.episodes, sealed)
 

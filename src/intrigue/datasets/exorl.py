@@ -25,8 +25,8 @@ from pathlib import Path
 
 import numpy as np
 
+from intrigue.datasets.sealed_folder import Sealed, write_member
 from intrigue.errors import CheckpointError
-from intrigue.replay.export_folder import Sealed, write_member
 from intrigue.replay.recording import Recording, Recordings, checked
 from intrigue.spaces import Array
 

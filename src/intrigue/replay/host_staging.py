@@ -13,8 +13,8 @@ import numpy as np
 import torch
 
 from intrigue.envs.pool.pool import PoolStep
-from intrigue.replay.keep import Taken
-from intrigue.replay.memory import Replay
+from intrigue.replay.buffer import Replay
+from intrigue.replay.step_store import Taken
 from intrigue.spaces import Array
 
 MOST_STEPS = 1024  # held back at a time: one episode of URLB's domains

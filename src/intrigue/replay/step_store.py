@@ -20,7 +20,7 @@ from torch import Tensor
 
 from intrigue.chunk import Chunk, StoredChunk
 from intrigue.errors import ConfigError
-from intrigue.replay.rows import Layout, RowRing
+from intrigue.replay.ring import Layout, RowRing
 from intrigue.spaces import Array
 from intrigue.state import State
 

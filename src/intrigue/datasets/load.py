@@ -11,7 +11,7 @@ from typing import Any
 
 from intrigue.errors import ConfigError, Problem
 from intrigue.replay.collect import ReplayCollector
-from intrigue.replay.refill import OPTION, load_episodes
+from intrigue.replay.prefill import OPTION, load_episodes
 from intrigue.training.loops import AnyParts
 
 

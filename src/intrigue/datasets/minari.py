@@ -17,8 +17,8 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
+from intrigue.datasets.sealed_folder import Sealed
 from intrigue.errors import CheckpointError, ConfigError, Problem
-from intrigue.replay.export_folder import Sealed
 from intrigue.replay.recording import Recording, Recordings, checked
 from intrigue.run import disk
 from intrigue.spaces import ActionSpec, ObsSpec, Spaces

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from intrigue.replay.keep import Keep
+from intrigue.replay.step_store import Keep
 from intrigue.replay.sum_tree import SumTree
 from intrigue.spaces import Array
 from intrigue.state import State

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor
 
-from intrigue.replay.draws import Drawn, Episodes, Priorities, draw_transitions, importance_weights
-from intrigue.replay.keep import Keep, Taken
 from intrigue.replay.plan import ReplayPlan
 from intrigue.replay.recording import spaces_to_state
-from intrigue.replay.rows import row_layout
+from intrigue.replay.ring import row_layout
+from intrigue.replay.sampling import Drawn, Episodes, Priorities, draw_transitions, importance_weights
+from intrigue.replay.step_store import Keep, Taken
 from intrigue.replay.windows import as_steps, as_tuples
 from intrigue.seeds import derive_seed
 from intrigue.spaces import Array, Spaces

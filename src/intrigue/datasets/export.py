@@ -13,13 +13,13 @@ from typing import Any, Literal
 
 import torch
 
+from intrigue.datasets import exorl, minari
+from intrigue.datasets.sealed_folder import new_folder, refuse_taken, seal
 from intrigue.errors import CheckpointError, ConfigError, Problem
-from intrigue.replay import export_exorl, export_minari
-from intrigue.replay.draws import Episodes
-from intrigue.replay.export_folder import new_folder, refuse_taken, seal
-from intrigue.replay.keep import Keep
 from intrigue.replay.recording import Recording, Recordings, spaces_from_state, spaces_to_state
-from intrigue.replay.rows import row_layout
+from intrigue.replay.ring import row_layout
+from intrigue.replay.sampling import Episodes
+from intrigue.replay.step_store import Keep
 from intrigue.run import checkpoint, disk
 from intrigue.run.folder import open_run, read_config
 from intrigue.run.manifest import MANIFEST, SIZE_LIMIT, parse
@@ -84,14 +84,14 @@ def export_run(path: Path, to: Path, form: Literal["exorl", "minari"], *, on_ski
     """
     refuse_taken(to)
     if form == "minari":
-        export_minari.refuse_name(to)
+        minari.refuse_name(to)
     data = read_run(path, on_skip=on_skip)
     with new_folder(to) as place:
         if form == "minari":
             algorithm = f"{data.origin['agent']} with {data.origin['reward']}"
-            names = export_minari.write(place, data.recordings, data.spaces, to.name, algorithm)
+            names = minari.write(place, data.recordings, data.spaces, to.name, algorithm)
         else:
-            names = export_exorl.write(place, data.recordings)
+            names = exorl.write(place, data.recordings)
         about = {"format": form, "origin": data.origin, "spaces": spaces_to_state(data.spaces), "stack": data.stack}
         seal(place, names, {**about, "episodes": len(data.recordings), "transitions": data.recordings.transitions})
     return data
