@@ -29,8 +29,8 @@ import torch
 from intrigue.bench.machine import machine
 from intrigue.config.run import resolve
 from intrigue.training.build import build
+from intrigue.training.on_policy import rollout
 from intrigue.training.parts import Parts
-from intrigue.training.rollout import rollout
 
 GAME = "Breakout"
 ENVS, STEPS, EPOCHS, MINIBATCHES, THREADS = 8, 128, 4, 4, 2

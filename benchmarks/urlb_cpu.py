@@ -41,7 +41,7 @@ from intrigue.config.run import resolve
 from intrigue.ops.precision import pick_products, use_products
 from intrigue.presets import preset_layer
 from intrigue.training.build import build
-from intrigue.training.replay import ReplayParts
+from intrigue.training.off_policy import ReplayParts
 
 PRESETS = ("scratch-urlb", "disagreement-urlb", "apt-urlb", "nnm-urlb", "nnmc-urlb", "nnm-ensemble-urlb")
 NOTED = {"scratch-urlb": 256.0, "disagreement-urlb": 289.0, "apt-urlb": 1030.0}  # ms, as above

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from intrigue.cohort.adam import StackedAdam
-from intrigue.cohort.stack import stack_modules
 from intrigue.ops.adam import MOST_TENSORS, Outlook, descend, look_ahead
 from intrigue.ops.guard import Guard
+from intrigue.training.stacked.adam import StackedAdam
+from intrigue.training.stacked.modules import stack_modules
 
 SHAPES = [(1,), (7,), (1024,), (4097,), (2, 3, 5)]
 KEPT = ("exp_avg", "exp_avg_sq", "step")

@@ -7,7 +7,7 @@
 
 The target network is the copy of the critic as it was before anything was copied into that, as in URLB: it follows at
 its own pace. The first steps are random again (`learning_starts`). Greedy episodes are played every 10,000 steps, or as
-often as is asked for, and at the end. Policies with skills choose one as `intrigue.skill_choice` says.
+often as is asked for, and at the end. Policies with skills choose one as `intrigue.training.skill_selection` says.
 
 A fine-tuning is a run like any other: `resume`, `verify` and `report` work on it.
 
@@ -47,7 +47,7 @@ from intrigue.training.weights import describe
 STEPS = 100_000  # where the benchmark's scores are read: URLB's paper; CIC num_train_frames 100,010
 N_STEP = 3  # URLB finetune.yaml nstep
 EVAL_EVERY: int = evaluated()["run.eval_every"]
-# Which skill is followed (`skill_choice`); rewards that are not here have none.
+# Which skill is followed (`skill_selection`); rewards that are not here have none.
 FOLLOW = {"cic": "middle", "smm": "tried", "aps": "regressed", "diayn": "drawn"}
 COPIED = ("actor.", "critic.trunk.")  # URLB init_from, init_critic true
 COPIED_OF_PROTO = ("actor.", "critic.")  # URLB proto.py init_from

@@ -5,7 +5,7 @@
 A stream never depends on how much another one was used, so adding a draw in one place moves nothing elsewhere.
 
 What may be computed for several seeds at once draws through `uniform` and `normal`, which also take `Draws`: a source
-that gives every seed the numbers of its own generator (`intrigue.cohort.drawn`).
+that gives every seed the numbers of its own generator (`intrigue.training.stacked.random`).
 """
 
 from __future__ import annotations

@@ -8,14 +8,14 @@ import pytest
 import torch
 
 from conftest import same_state
-from intrigue.cohort.cohort import Cohort
-from intrigue.cohort.eligible import refusal
-from intrigue.cohort.loop import stacked
 from intrigue.config.run import resolve
 from intrigue.errors import NonFiniteError, RunError
 from intrigue.presets import preset_layer
 from intrigue.training.build import build
-from intrigue.training.replay import replay
+from intrigue.training.off_policy import replay
+from intrigue.training.stacked.eligible import refusal
+from intrigue.training.stacked.loop import stacked
+from intrigue.training.stacked.trainer import Cohort
 from no_sync import NoSync
 
 SEEDS = (0, 5, 9)

@@ -6,13 +6,13 @@ import pytest
 import torch
 from test_cohort import SEEDS, SHRUNK, alone, every, made, numbers, trained  # noqa: F401  `made` is a fixture
 
-from intrigue.cohort.cohort import Cohort
-from intrigue.cohort.eligible import refusal
 from intrigue.config.run import resolve
 from intrigue.errors import NonFiniteError, RunError
 from intrigue.presets import preset_layer
 from intrigue.training.build import build
 from intrigue.training.loops import loop_all
+from intrigue.training.stacked.eligible import refusal
+from intrigue.training.stacked.trainer import Cohort
 
 
 def lines(said):

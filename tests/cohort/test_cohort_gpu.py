@@ -7,7 +7,7 @@ import torch
 from test_cohort import SEEDS, SHRUNK, made, numbers, trained  # noqa: F401  `made` is a fixture
 
 from conftest import same_state
-from intrigue.cohort.cohort import Cohort
+from intrigue.training.stacked.trainer import Cohort
 
 pytestmark = pytest.mark.gpu
 GPU = {"device": "cuda", "run.products": "bfloat16"}

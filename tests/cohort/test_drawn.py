@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from intrigue.cohort.drawn import Asked, Drawn, draw
-from intrigue.cohort.stack import Stacked, stack_modules
 from intrigue.rng import Rng, normal, uniform
+from intrigue.training.stacked.modules import Stacked, stack_modules
+from intrigue.training.stacked.random import Asked, Drawn, draw
 from no_sync import NoSync
 
 

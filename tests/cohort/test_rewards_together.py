@@ -15,14 +15,14 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from conftest import ACTIONS, OBS, make_batch, make_spaces
-from intrigue.cohort.adam import StackedAdam
-from intrigue.cohort.drawn import Asked, Draw, draw
-from intrigue.cohort.stack import Stacked, stack_modules
 from intrigue.nn.encoders import encode_action
 from intrigue.rewards import REWARDS
 from intrigue.rewards.base import IntrinsicReward
 from intrigue.rng import seeded_construction
 from intrigue.spaces import Spaces
+from intrigue.training.stacked.adam import StackedAdam
+from intrigue.training.stacked.modules import Stacked, stack_modules
+from intrigue.training.stacked.random import Asked, Draw, draw
 from intrigue.types import Encoded, Prepared
 from no_sync import NoSync
 

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from conftest import make_batch, make_spaces
-from intrigue.cohort.stack import Stacked, stack_modules
 from intrigue.nn.normalize import ReturnScale, RunningMoments
+from intrigue.training.stacked.modules import Stacked, stack_modules
 from intrigue.types import Encoded, Prepared, Transitions
 
 SEEDS = 3

@@ -9,7 +9,7 @@ import torch
 from conftest import TINY
 from intrigue.config.run import resolve
 from intrigue.training.build import build
-from intrigue.training.rollout import rollout
+from intrigue.training.on_policy import rollout
 
 
 def train(**layer):

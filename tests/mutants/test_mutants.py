@@ -67,7 +67,7 @@ MUTANTS = {
         "tests/unit/test_normalize.py",
     ),
     "next_obs crosses a reset": Mutant(
-        "sight.py", "self._fetch(rows, step.next_obs)", "self._fetch(rows, step.obs)",
+        "training/sight.py", "self._fetch(rows, step.next_obs)", "self._fetch(rows, step.obs)",
         "tests/unit/test_collect.py",
     ),
     "truncation is taken for termination": Mutant(
@@ -130,13 +130,13 @@ MUTANTS = {
         "tests/golden/test_dqn_golden.py",
     ),
     "what explores is never behind": Mutant(
-        "cohort/cohort.py",
+        "training/stacked/trainer.py",
         "                self._mark_ready()\n            self._begin_update()\n",
         "                self._mark_ready()\n            self._begin_update()\n            self._explorers.follow()\n",
         "tests/cohort/test_cohort.py::test_with_overlap_the_actor_of_one_update_ago_explores",
     ),
     "what explores is two updates behind": Mutant(
-        "cohort/cohort.py", "self._actions(follow=held_back)", "self._actions(follow=False)",
+        "training/stacked/trainer.py", "self._actions(follow=held_back)", "self._actions(follow=False)",
         "tests/cohort/test_cohort.py::test_each_seed_is_what_it_is_alone",
     ),
     "seeds draw from the first one's stream": Mutant(
@@ -146,7 +146,7 @@ MUTANTS = {
         "rng.py", "(shape, each, dtype) for each in", "(shape, rngs[0], dtype) for _ in", "tests/cohort/test_dice.py",
     ),
     "a loss may draw otherwise than it was told to": Mutant(
-        "cohort/drawn.py", "if self.draws[place] != asked:", "if False:", "tests/cohort/test_drawn.py",
+        "training/stacked/random.py", "if self.draws[place] != asked:", "if False:", "tests/cohort/test_drawn.py",
     ),
     "members that share rows are scored in each other's place": Mutant(
         "ops/member_products.py", "return found.movedim(-2, 0)", "return found.movedim(-2, 0).flip(0)",
@@ -179,7 +179,7 @@ MUTANTS = {
         "tests/cohort/test_cohort.py::test_a_loss_that_is_not_finite_changes_no_weight_and_stops_the_run",
     ),
     "the target stays where it was": Mutant(
-        "cohort/update.py", "torch._foreach_lerp_(self._slow, self._fast, self._rate)", "pass",
+        "training/stacked/update.py", "torch._foreach_lerp_(self._slow, self._fast, self._rate)", "pass",
         "tests/cohort/test_cohort.py::test_each_seed_is_what_it_is_alone",
     ),
     "a kernel does not count its steps": Mutant(

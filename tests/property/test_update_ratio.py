@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from intrigue.config.run import resolve
 from intrigue.replay.plan import ReplayPlan, updates_due
 from intrigue.training.build import build
-from intrigue.training.replay import ReplayParts, replay
+from intrigue.training.off_policy import ReplayParts, replay
 
 
 def plan_of(train_every: int, learning_starts: int) -> ReplayPlan:

@@ -10,10 +10,10 @@ import torch
 
 from conftest import same_state
 from intrigue.agents.random import RandomAgent, RandomConfig
-from intrigue.collect import Collector
 from intrigue.envs.pool.config import PoolConfig
 from intrigue.envs.pool.pool import make_pool
 from intrigue.envs.registry import ENVS
+from intrigue.training.rollout_collector import Collector
 
 COUNTER = Path(__file__).parent.parent / "plugins" / "counter_env.py"
 

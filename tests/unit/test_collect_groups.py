@@ -10,11 +10,11 @@ import torch
 
 from conftest import same_state
 from intrigue.agents.random import RandomAgent, RandomConfig
-from intrigue.collect import Collector
 from intrigue.envs.make import make_env
 from intrigue.envs.pool.config import PoolConfig
 from intrigue.envs.pool.pool import make_pool
 from intrigue.seeds import derive_seed
+from intrigue.training.rollout_collector import Collector
 
 STEPS = 11
 SHORT = {"max_episode_steps": 4}  # three episodes end within a rollout

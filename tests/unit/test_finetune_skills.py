@@ -8,11 +8,11 @@ import torch
 from finetune_world import pretrained, shrunk
 
 from conftest import same_state
-from intrigue import skill_choice
 from intrigue.errors import ConfigError
 from intrigue.finetune import configure
 from intrigue.run import snapshot
 from intrigue.run.folder import RunFolder
+from intrigue.training import skill_selection
 from intrigue.training.build import build
 from intrigue.training.evaluation import Evaluator
 from intrigue.training.loops import loop
@@ -120,8 +120,8 @@ def test_an_episode_that_was_under_way_is_no_trial(tmp_path):
 
 def test_aps_regresses_the_task_its_rewards_ask_for(tmp_path, monkeypatch):
     """Rewards that are w · φ̂(s') of a known w, in the replay: w is found, every five steps, from the first due on."""
-    monkeypatch.setattr(skill_choice, "REGRESSION_BEGINS", 30)
-    monkeypatch.setattr(skill_choice, "REGRESSION_ROWS", 64)
+    monkeypatch.setattr(skill_selection, "REGRESSION_BEGINS", 30)
+    monkeypatch.setattr(skill_selection, "REGRESSION_ROWS", 64)
     _, parts = tuned(tmp_path, "aps-urlb", before={"reward.hidden": 64})  # ten features that do not depend on others
     wanted = torch.nn.functional.normalize(torch.arange(1.0, 11.0), dim=0)
     try:
@@ -152,8 +152,8 @@ def test_aps_regresses_the_task_its_rewards_ask_for(tmp_path, monkeypatch):
 
 
 def test_a_task_of_no_reward_is_not_followed(tmp_path, monkeypatch):
-    monkeypatch.setattr(skill_choice, "REGRESSION_BEGINS", 30)
-    monkeypatch.setattr(skill_choice, "REGRESSION_ROWS", 16)
+    monkeypatch.setattr(skill_selection, "REGRESSION_BEGINS", 30)
+    monkeypatch.setattr(skill_selection, "REGRESSION_ROWS", 16)
     folder = RunFolder(pretrained(tmp_path / "aps", "aps-urlb", **{"run.snapshots": "30", "steps": 30}).path)
     cfg = configure(snapshot.load(folder, None), folder, "walker_stand", {"device": "cpu"})
     parts = build(type(cfg)(**{**vars(cfg), "env_id": "dmc/walker"}))  # whose reward is always 0

@@ -10,16 +10,15 @@ import torch
 from replay_world import World, plan_of, replay_of
 
 from conftest import TINY, make_spaces
-from intrigue import footprint
 from intrigue.agents.registry import AGENTS
 from intrigue.cli import main
 from intrigue.config.run import resolve
 from intrigue.envs.pool import workers
 from intrigue.errors import ConfigError
-from intrigue.footprint import Footprint, of_replay, of_rollout, readable, refuse_too_large, rollout_bytes
 from intrigue.spaces import ActionSpec, ObsSpec, Spaces
-from intrigue.training import ahead
+from intrigue.training import ahead, memory_budget
 from intrigue.training.build import build
+from intrigue.training.memory_budget import Footprint, of_replay, of_rollout, readable, refuse_too_large, rollout_bytes
 
 CPU = torch.device("cpu")
 ATARI = Spaces(ObsSpec("pixels", (4, 84, 84)), ActionSpec("discrete", sizes=(18,)))
@@ -57,7 +56,7 @@ def test_a_rollouts_figure_by_hand() -> None:
 def test_a_replay_goes_where_it_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     cuda = torch.device("cuda")
     free = {"cuda": 10**9, "cpu": 10**9}
-    monkeypatch.setattr(footprint, "free_bytes", lambda device: free[device.type])
+    monkeypatch.setattr(memory_budget, "free_bytes", lambda device: free[device.type])
 
     def place(capacity: int, **changes: str) -> str:
         return of_replay(plan_of(capacity=capacity, **changes), ATARI, 8, 4, cuda).device.type
@@ -69,7 +68,7 @@ def test_a_replay_goes_where_it_fits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_refusal_says_how_much_how_much_there_is_and_what_to_lower(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(footprint, "free_bytes", lambda device: 3_000_000_000)
+    monkeypatch.setattr(memory_budget, "free_bytes", lambda device: 3_000_000_000)
     refuse_too_large([Footprint("replay", 2_999_999_999, CPU, ("--agent.capacity",))])
     with pytest.raises(ConfigError) as refusal:
         refuse_too_large([of_replay(plan_of(capacity=1_000_000), ATARI, 8, 4, CPU)])
@@ -80,7 +79,7 @@ def test_a_refusal_says_how_much_how_much_there_is_and_what_to_lower(monkeypatch
     assert "--agent.capacity" in problem.message
     with pytest.raises(ConfigError, match=r"--pool\.num-envs or --agent\.rollout-steps"):
         refuse_too_large([of_rollout(128, 256, ATARI, 2, CPU)])
-    monkeypatch.setattr(footprint, "free_bytes", lambda device: None)
+    monkeypatch.setattr(memory_budget, "free_bytes", lambda device: None)
     refuse_too_large([Footprint("replay", 10**18, CPU, ("--agent.capacity",))])
 
 
@@ -90,18 +89,18 @@ def test_what_is_free_is_asked_of_the_machine_and_of_the_container(
     memory, groups = tmp_path / "meminfo", tmp_path / "cgroup"
     groups.mkdir()
     memory.write_text("MemTotal: 9000 kB\nMemAvailable: 5000 kB\n")
-    monkeypatch.setattr(footprint, "MEMORY", memory)
-    monkeypatch.setattr(footprint, "GROUPS", groups)
-    assert footprint.free_bytes(CPU) == 5000 * 1024
+    monkeypatch.setattr(memory_budget, "MEMORY", memory)
+    monkeypatch.setattr(memory_budget, "GROUPS", groups)
+    assert memory_budget.free_bytes(CPU) == 5000 * 1024
     (groups / "memory.max").write_text("max\n")
-    assert footprint.free_bytes(CPU) == 5000 * 1024
+    assert memory_budget.free_bytes(CPU) == 5000 * 1024
     (groups / "memory.max").write_text("3000000\n")
     (groups / "memory.current").write_text("2500000\n")
     (groups / "memory.stat").write_text("anon 5\ninactive_file 400000\n")
-    assert footprint.free_bytes(CPU) == 900_000
+    assert memory_budget.free_bytes(CPU) == 900_000
     memory.write_text("nothing\n")
     (groups / "memory.max").unlink()
-    assert footprint.free_bytes(CPU) is None
+    assert memory_budget.free_bytes(CPU) is None
 
 
 @pytest.mark.parametrize(
@@ -128,7 +127,7 @@ def test_a_replay_that_cannot_fit_is_refused_before_an_environment_process_start
 ) -> None:
     """The pictures of a maze, 84 · 84 bytes: a million do not fit into 5 GB, 500 do, and then there is a pool."""
     started: list[int] = []
-    monkeypatch.setattr(footprint, "free_bytes", lambda device: 5_000_000_000)
+    monkeypatch.setattr(memory_budget, "free_bytes", lambda device: 5_000_000_000)
     monkeypatch.setattr(ahead, "free_bytes", lambda device: 5_000_000_000)
     monkeypatch.setattr(workers, "Remote", lambda slot, *_: started.append(slot) or _stop())
     layer = {key: value for key, value in TINY.items() if key not in ("agent.rollout_steps", "pool.workers")}

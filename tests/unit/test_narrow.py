@@ -9,7 +9,6 @@ from torch import library, nn
 
 from interpreted import found_by
 from intrigue.agents.ddpg_networks import Actor
-from intrigue.cohort.stack import stack_modules
 from intrigue.nn.networks import EnsembleLinear
 from intrigue.ops import output_layer as module
 from intrigue.ops import triton_support
@@ -23,6 +22,7 @@ from intrigue.ops.output_layer import (
     wide_then_narrow,
 )
 from intrigue.ops.precision import fast_float32
+from intrigue.training.stacked.modules import stack_modules
 from narrow_cases import CASES, NAMES, computed, expected, random_case
 
 pytestmark = pytest.mark.xdist_group("narrow")  # one process: what the interpreter takes, it takes once

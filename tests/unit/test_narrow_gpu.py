@@ -8,9 +8,9 @@ from test_narrow import check
 
 from cuda_graph import captured
 from intrigue.agents.ddpg_networks import Actor, TwinCritic
-from intrigue.cohort.stack import stack_modules
 from intrigue.ops.output_layer import NARROW, suits
 from intrigue.ops.precision import exact_float32
+from intrigue.training.stacked.modules import stack_modules
 from narrow_cases import CASES, NAMES, computed, random_case
 
 pytestmark = pytest.mark.gpu

@@ -21,9 +21,9 @@ from intrigue.errors import EnvironmentFault, Interrupted
 from intrigue.presets import preset_layer
 from intrigue.run import several
 from intrigue.run.several import Plan, resume_seeds, start_seeds
-from intrigue.training import pools_ahead
+from intrigue.training import pool_prestart
 from intrigue.training.build import build, pool_of
-from intrigue.training.pools_ahead import PoolsAhead
+from intrigue.training.pool_prestart import PoolsAhead
 
 # Every environment notes when it was built. A constructor is not told its seed, so `broken` and `stuck` mean the n-th.
 SLOW = '''"""An environment that takes its time when it is built, or does not get built at all, as the n-th one."""
@@ -124,7 +124,7 @@ def slow(tmp_path):
 @pytest.fixture
 def many_cores(monkeypatch):
     """As on a machine with room for all; environments that sleep need no core."""
-    monkeypatch.setattr(pools_ahead, "cores", lambda: list(range(8)))
+    monkeypatch.setattr(pool_prestart, "cores", lambda: list(range(8)))
 
 
 def children():
@@ -190,7 +190,7 @@ def test_three_pools_take_the_time_of_one(slow, tmp_path, many_cores):
 @pytest.mark.parametrize(("there", "workers", "at_once"), [(2, 1, 2), (1, 1, 1), (5, 2, 2), (1, 2, 1)])
 def test_no_more_workers_start_at_a_time_than_there_are_cores(slow, monkeypatch, there, workers, at_once):
     """With 2 workers to a pool, 5 cores are for two pools at a time, and a pool needs no leave to start alone."""
-    monkeypatch.setattr(pools_ahead, "cores", lambda: list(range(there)))
+    monkeypatch.setattr(pool_prestart, "cores", lambda: list(range(there)))
     now, most, lock = 0, 0, threading.Lock()
 
     class Closed:
@@ -207,7 +207,7 @@ def test_no_more_workers_start_at_a_time_than_there_are_cores(slow, monkeypatch,
             now -= 1
         return Closed()
 
-    monkeypatch.setattr(pools_ahead, "pool_of", pretend)
+    monkeypatch.setattr(pool_prestart, "pool_of", pretend)
     configs = slow(6, **{"pool.workers": workers, "pool.num_envs": workers})
     with PoolsAhead((), beside=6) as pools:
         pools.start(configs)

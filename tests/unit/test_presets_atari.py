@@ -19,7 +19,7 @@ from intrigue.presets import PRESETS, preset_layer
 from intrigue.rewards.registry import REWARDS
 from intrigue.spaces import ActionSpec, ObsSpec, Spaces
 from intrigue.training.build import build
-from intrigue.training.rollout import rollout
+from intrigue.training.on_policy import rollout
 
 ATARI = [name for name in PRESETS.names() if "atari" in name]
 FULL = [name for name in ATARI if not name.endswith("-small")]

@@ -16,12 +16,12 @@ from conftest import GYM_ACTIONS, GYM_OBS, make_batch, make_spaces, same_state
 from intrigue import Curiosity
 from intrigue.agents.base import Agent
 from intrigue.agents.random import RandomAgent, RandomConfig
-from intrigue.collect import Collector
 from intrigue.envs.pool.config import PoolConfig
 from intrigue.envs.pool.pool import make_pool
 from intrigue.envs.pool.vector import VectorPool
 from intrigue.envs.registry import ENVS
 from intrigue.skills import SkillCourse, SkillSpec
+from intrigue.training.rollout_collector import Collector
 from intrigue.types import Acted
 
 COUNTER = Path(__file__).parent.parent / "plugins" / "counter_env.py"

@@ -8,11 +8,11 @@ import torch
 from torch import library, nn
 
 from interpreted import found_by
-from intrigue.cohort.stack import stack_modules
 from intrigue.ops import first_layer as module
 from intrigue.ops import triton_support
 from intrigue.ops.first_layer import MOST_INPUTS, TRUNK, TRUNK_BACKWARD, Trunk, takes_kernel
 from intrigue.ops.precision import exact_float32, fast_float32
+from intrigue.training.stacked.modules import stack_modules
 from trunk_cases import CASES, EPS, NAMES, by_numpy, computed, expected, random_case
 
 pytestmark = pytest.mark.xdist_group("trunk")  # one process: what the interpreter takes, it takes once

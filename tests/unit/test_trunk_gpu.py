@@ -9,9 +9,9 @@ from test_trunk import TOLERANCE_FAR, Operated, distance, tolerance
 from torch import nn
 
 from cuda_graph import captured
-from intrigue.cohort.stack import stack_modules
 from intrigue.ops.first_layer import TRUNK, Trunk, takes_kernel
 from intrigue.ops.precision import exact_float32, fast_float32
+from intrigue.training.stacked.modules import stack_modules
 from trunk_cases import CASES, EPS, NAMES, computed, expected, random_case
 
 pytestmark = pytest.mark.gpu

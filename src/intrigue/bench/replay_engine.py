@@ -19,7 +19,7 @@ from typing import Protocol
 from intrigue.agents.ddpg import DDPG
 from intrigue.bench.phase_clock import PhaseClock
 from intrigue.replay.plan import updates_due
-from intrigue.training.replay import Clock, ReplayParts, _update
+from intrigue.training.off_policy import Clock, ReplayParts, _update
 
 PHASES = ("step", "act", "keep", "draw", "bonus", "agent")
 

@@ -1,4 +1,4 @@
-"""Seeds that learn together (`intrigue.cohort`), as a benchmark drives them; and which engine training itself takes."""
+"""Seeds that learn together (`intrigue.training.stacked`) under a benchmark; and which engine training itself takes."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from intrigue.bench.phase_clock import PhaseClock
 from intrigue.bench.replay_engine import Engine, OneByOne
-from intrigue.cohort.cohort import Cohort
-from intrigue.cohort.eligible import refusal
-from intrigue.training.replay import ReplayParts
+from intrigue.training.off_policy import ReplayParts
+from intrigue.training.stacked.eligible import refusal
+from intrigue.training.stacked.trainer import Cohort
 
 
 class Together:

@@ -30,8 +30,8 @@ from intrigue.envs.pool.config import worker_count
 from intrigue.replay.plan import ReplayPlan, updates_due
 from intrigue.run.driver import settled
 from intrigue.training.build import build, crew_of
-from intrigue.training.pools_ahead import PoolsAhead
-from intrigue.training.replay import ReplayParts
+from intrigue.training.off_policy import ReplayParts
+from intrigue.training.pool_prestart import PoolsAhead
 
 CEILING_SECONDS = 3.0  # before training and again after it: a shared machine is not equally fast twice
 FINISHED = 2  # Episodes before the first draw, of every seed.

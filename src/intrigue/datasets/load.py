@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from intrigue.errors import ConfigError, Problem
-from intrigue.replay.collect import ReplayCollector
 from intrigue.replay.prefill import OPTION, load_episodes
 from intrigue.training.loops import AnyParts
+from intrigue.training.replay_collector import ReplayCollector
 
 
 def given_episodes(folder: Path) -> Callable[[AnyParts], Mapping[str, Any]]:

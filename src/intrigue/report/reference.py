@@ -11,7 +11,6 @@ from collections.abc import Sequence
 import torch
 
 from intrigue.agents.random import RandomAgent, RandomConfig
-from intrigue.collect import Collector
 from intrigue.config.plugins import plugin_files
 from intrigue.config.run import RunConfig
 from intrigue.envs.pool.config import PoolConfig
@@ -21,6 +20,7 @@ from intrigue.report.record import RunRecord
 from intrigue.rng import Streams
 from intrigue.run.journal import WINDOW
 from intrigue.run.table import EPISODE_COLUMNS
+from intrigue.training.rollout_collector import Collector
 
 STEP_CAP = 200_000  # ours: a few seconds a seed; a random walk gains little after that, and the page says so
 SEED_CAP = 5  # ours: seeds simulated at most

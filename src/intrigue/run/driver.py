@@ -43,7 +43,7 @@ from intrigue.run.result import Run
 from intrigue.run.signals import StopRequest
 from intrigue.training.build import build, pick_device
 from intrigue.training.loops import AnyParts
-from intrigue.training.pools_ahead import PoolsAhead
+from intrigue.training.pool_prestart import PoolsAhead
 
 DEFAULT_ROOT = Path("runs")
 Prepare: TypeAlias = Callable[[AnyParts], Mapping[str, Any]]

@@ -42,7 +42,7 @@ from intrigue.run.result import Run
 from intrigue.run.signals import StopRequest
 from intrigue.training.loops import AnyParts, apart_because
 from intrigue.training.of_seed import of_seed
-from intrigue.training.pools_ahead import PoolsAhead
+from intrigue.training.pool_prestart import PoolsAhead
 
 Opener: TypeAlias = Callable[[], LiveRun | Run]
 """Gives a run that can go on from where it stands, or one that is finished."""

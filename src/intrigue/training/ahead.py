@@ -18,8 +18,8 @@ from intrigue.envs.make import make_env
 from intrigue.envs.pool.config import worker_count
 from intrigue.envs.pool.facts import Facts, facts_of
 from intrigue.errors import ConfigError
-from intrigue.footprint import free_bytes, of_replay, refuse_too_large
 from intrigue.replay.ring import ring_shape
+from intrigue.training.memory_budget import free_bytes, of_replay, refuse_too_large
 
 LARGE_ROW_BYTES = 100_000  # ours: above any row here; URLB's three colour pictures of 84 x 84 are 63,504 bytes
 

@@ -12,7 +12,6 @@ import torch
 from intrigue.agents.agent import ReplayAgent
 from intrigue.agents.random import RandomAgent, RandomConfig
 from intrigue.agents.registry import AGENTS
-from intrigue.collect import Collector
 from intrigue.config.compatibility import pair_problems
 from intrigue.config.run import RunConfig
 from intrigue.curiosity.curiosity import Curiosity
@@ -20,21 +19,22 @@ from intrigue.envs.pool.config import PoolConfig, can_be_attentive, worker_count
 from intrigue.envs.pool.pool import Pool, make_pool
 from intrigue.envs.registry import ENVS
 from intrigue.errors import ConfigError, Problem
-from intrigue.footprint import of_replay, of_rollout, refuse_too_large
 from intrigue.ops.execution import pick_mode
 from intrigue.ops.precision import use_products
 from intrigue.replay.buffer import Replay
-from intrigue.replay.collect import ReplayCollector
 from intrigue.rng import Streams, seeded_construction
-from intrigue.skill_choice import SkillChoice
 from intrigue.skills import SkillCourse, SkillSpec
 from intrigue.spaces import Spaces
 from intrigue.training.ahead import refuse_ahead
+from intrigue.training.memory_budget import of_replay, of_rollout, refuse_too_large
+from intrigue.training.off_policy import ReplayParts
 from intrigue.training.parts import Parts
-from intrigue.training.replay import ReplayParts
+from intrigue.training.replay_collector import ReplayCollector
+from intrigue.training.rollout_collector import Collector
+from intrigue.training.skill_selection import SkillChoice
 
 if TYPE_CHECKING:
-    from intrigue.training.pools_ahead import PoolsAhead
+    from intrigue.training.pool_prestart import PoolsAhead
 
 
 def pick_device(name: str) -> torch.device:

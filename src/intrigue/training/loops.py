@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
-from intrigue.cohort.eligible import refusal
-from intrigue.cohort.loop import stacked
 from intrigue.config.run import RunConfig
 from intrigue.errors import RunError
-from intrigue.footprint import free_bytes, readable
+from intrigue.training.memory_budget import free_bytes, readable
+from intrigue.training.off_policy import ReplayParts, replay
+from intrigue.training.on_policy import rollout
 from intrigue.training.parts import Parts
-from intrigue.training.replay import ReplayParts, replay
-from intrigue.training.rollout import rollout
+from intrigue.training.stacked.eligible import refusal
+from intrigue.training.stacked.loop import stacked
 from intrigue.types import Progress
 
 AnyParts: TypeAlias = Parts | ReplayParts

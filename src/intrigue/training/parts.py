@@ -7,12 +7,12 @@ from typing import Generic, TypeVar
 
 from intrigue.agents.base import Agent
 from intrigue.agents.random import RandomAgent
-from intrigue.collect import Collector
 from intrigue.curiosity.curiosity import Curiosity
-from intrigue.footprint import Footprint
-from intrigue.replay.collect import ReplayCollector
 from intrigue.rng import Streams
 from intrigue.state import State
+from intrigue.training.memory_budget import Footprint
+from intrigue.training.replay_collector import ReplayCollector
+from intrigue.training.rollout_collector import Collector
 
 CollectorT = TypeVar("CollectorT", Collector, ReplayCollector)
 AgentT = TypeVar("AgentT", bound=Agent)

@@ -18,11 +18,11 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from intrigue.cohort.stack import Stacked
 from intrigue.errors import RunError
 from intrigue.ops.adam import Outlook, descend, look_ahead
 from intrigue.ops.guard import skipping
 from intrigue.ops.triton_support import kernels_run_on
+from intrigue.training.stacked.modules import Stacked
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
 SETTINGS = ("betas", "eps", "weight_decay", "amsgrad", "maximize")  # of a group, all but the rate

@@ -16,12 +16,12 @@ from torch import Generator, Tensor
 
 from intrigue.agents.base import Agent
 from intrigue.envs.pool.pool import Pool, PoolStep
-from intrigue.episodes import RunningEpisodes
-from intrigue.rollout_rows import RolloutRows
-from intrigue.sight import Sight
 from intrigue.skills import SkillCourse
 from intrigue.spaces import Array
 from intrigue.state import State
+from intrigue.training.episode_stats import RunningEpisodes
+from intrigue.training.rollout_buffer import RolloutRows
+from intrigue.training.sight import Sight
 from intrigue.types import Episode, Extras, Transitions
 
 

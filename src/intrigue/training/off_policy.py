@@ -16,12 +16,12 @@ import torch
 
 from intrigue.agents.agent import ReplayAgent
 from intrigue.curiosity.curiosity import Curiosity
-from intrigue.replay.collect import ReplayCollector
 from intrigue.replay.plan import updates_due
 from intrigue.rewards.mix import Mix
-from intrigue.skill_choice import SkillChoice
 from intrigue.state import State
 from intrigue.training.parts import RunParts
+from intrigue.training.replay_collector import ReplayCollector
+from intrigue.training.skill_selection import SkillChoice
 from intrigue.types import Metrics, Progress
 
 

@@ -17,11 +17,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from intrigue.cohort.stack import Stacked, fuse_for_seeds
 from intrigue.ops.execution import Captured
 from intrigue.ops.philox import Dice
 from intrigue.spaces import Array
-from intrigue.training.replay import ReplayParts
+from intrigue.training.off_policy import ReplayParts
+from intrigue.training.stacked.modules import Stacked, fuse_for_seeds
 
 RANK = -3  # a GPU begins these before whatever an update has waiting: environments stand still until they are there
 

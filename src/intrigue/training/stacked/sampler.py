@@ -16,12 +16,12 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from intrigue.cohort.stack import fuse_for_seeds, stack_modules
 from intrigue.replay.buffer import Replay
 from intrigue.replay.ring import Layout, Rows
 from intrigue.replay.sampling import EpisodeTable, draw_windows
 from intrigue.replay.windows import as_tuples
 from intrigue.replay.words import WordRows, fits
+from intrigue.training.stacked.modules import fuse_for_seeds, stack_modules
 from intrigue.types import Extras, Transitions
 
 

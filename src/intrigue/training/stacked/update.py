@@ -20,10 +20,6 @@ from torch import Tensor
 
 from intrigue.agents import ddpg
 from intrigue.agents.ddpg import DDPG, Rows
-from intrigue.cohort.descent import Descent
-from intrigue.cohort.drawn import Asked, Draw, Drawn, draw
-from intrigue.cohort.shelf import Shelves
-from intrigue.cohort.stack import Stacked, fuse_for_seeds, stack_modules
 from intrigue.curiosity.curiosity import Curiosity, Mixed
 from intrigue.curiosity.trainer import REFUSAL
 from intrigue.ops.beside import Beside
@@ -31,7 +27,11 @@ from intrigue.ops.execution import Captured
 from intrigue.ops.philox import Dice
 from intrigue.ops.precision import exact_float32, fast_float32
 from intrigue.rng import Rng
-from intrigue.training.replay import ReplayParts
+from intrigue.training.off_policy import ReplayParts
+from intrigue.training.stacked.modules import Stacked, fuse_for_seeds, stack_modules
+from intrigue.training.stacked.optimizer import Descent
+from intrigue.training.stacked.random import Asked, Draw, Drawn, draw
+from intrigue.training.stacked.sampler import Shelves
 from intrigue.types import Extras, Parts, Prepared, Transitions
 
 NOTED = (

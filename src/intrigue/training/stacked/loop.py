@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from intrigue.cohort.cohort import Cohort
-from intrigue.training.replay import ReplayParts
+from intrigue.training.off_policy import ReplayParts
+from intrigue.training.stacked.trainer import Cohort
 from intrigue.types import Progress
 
 

@@ -15,9 +15,6 @@ from typing import final
 import torch
 
 from intrigue.agents.ddpg import DDPG
-from intrigue.cohort.explorers import Explorers
-from intrigue.cohort.stack import stack_modules
-from intrigue.cohort.update import Update
 from intrigue.envs.pool.pool import PoolStep
 from intrigue.errors import RunError
 from intrigue.ops.execution import captures
@@ -26,7 +23,10 @@ from intrigue.replay.host_staging import Stage
 from intrigue.replay.plan import updates_due
 from intrigue.spaces import Array
 from intrigue.training.of_seed import of_seed
-from intrigue.training.replay import ReplayParts
+from intrigue.training.off_policy import ReplayParts
+from intrigue.training.stacked.actor import Explorers
+from intrigue.training.stacked.modules import stack_modules
+from intrigue.training.stacked.update import Update
 from intrigue.types import Episode, Metrics, Progress
 
 NOBODY = contextlib.nullcontext()
@@ -34,7 +34,7 @@ NOBODY = contextlib.nullcontext()
 
 @final
 class Cohort:
-    """Parts of S runs, of which `cohort.eligible` has nothing to say."""
+    """Parts of S runs, of which `training.stacked.eligible` has nothing to say."""
 
     def __init__(self, parts: Sequence[ReplayParts]) -> None:
         self.parts = list(parts)

@@ -99,4 +99,4 @@ def _unflatten(numbers: object, draws: tuple[Draw, ...]) -> Drawn:
     return Drawn(draws, numbers)
 
 
-pytree.register_pytree_node(Drawn, _flatten, _unflatten, serialized_type_name="intrigue.cohort.drawn.Drawn")
+pytree.register_pytree_node(Drawn, _flatten, _unflatten, serialized_type_name="intrigue.training.stacked.random.Drawn")

@@ -8,12 +8,12 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from intrigue.cohort.adam import StackedAdam
-from intrigue.cohort.stack import Stacked, fuse_for_seeds
 from intrigue.errors import NonFiniteError
 from intrigue.ops.beside import Beside
 from intrigue.ops.guard import Guard
 from intrigue.ops.precision import fast_float32
+from intrigue.training.stacked.adam import StackedAdam
+from intrigue.training.stacked.modules import Stacked, fuse_for_seeds
 
 
 @final

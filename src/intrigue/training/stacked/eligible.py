@@ -5,7 +5,7 @@ from __future__ import annotations
 from intrigue.agents.ddpg import DDPG
 from intrigue.curiosity.curiosity import Curiosity
 from intrigue.rewards.mix import Mix
-from intrigue.training.replay import ReplayParts
+from intrigue.training.off_policy import ReplayParts
 
 
 def refusal(parts: ReplayParts, warmup_steps: int) -> str | None:

@@ -21,9 +21,9 @@ from torch.nn import functional
 
 from intrigue.curiosity.curiosity import Curiosity
 from intrigue.errors import ConfigError, Problem
-from intrigue.replay.collect import ReplayCollector
 from intrigue.rewards.aps import APS
 from intrigue.state import State
+from intrigue.training.replay_collector import ReplayCollector
 from intrigue.types import Episode
 
 Rule: TypeAlias = Literal["drawn", "middle", "tried", "regressed"]

@@ -10,7 +10,6 @@ from torch import Generator, Tensor
 
 from intrigue.agents.base import Agent
 from intrigue.envs.pool.pool import Pool
-from intrigue.episodes import RunningEpisodes
 from intrigue.replay.buffer import Replay
 from intrigue.replay.prefill import refill
 from intrigue.replay.recording import Recordings
@@ -18,6 +17,7 @@ from intrigue.replay.step_store import Taken
 from intrigue.skills import SkillCourse
 from intrigue.spaces import Array
 from intrigue.state import State
+from intrigue.training.episode_stats import RunningEpisodes
 from intrigue.types import Episode
 
 
