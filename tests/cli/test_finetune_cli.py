@@ -11,7 +11,7 @@ from intrigue.cli import main
 from intrigue.config.run import resolve
 from intrigue.presets import preset_layer
 from intrigue.run.driver import start
-from intrigue.run.several import Plan, start_seeds
+from intrigue.run.multi_seed import Plan, start_seeds
 
 TINY = {
     "env.max_episode_steps": 10, "threads": 1, "device": "cpu", "run.products": "float32", "steps": 60,

@@ -99,7 +99,7 @@ def test_a_disk_that_refuses_after_all_is_no_traceback(run, place, monkeypatch, 
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("intrigue.training.video._write_gif", full)
+    monkeypatch.setattr("intrigue.run.video._write_gif", full)
     assert main(["eval", run, "--episodes", "1", "--video", "new/w.gif"]) == 3
     assert "cannot write new/w.gif" in capsys.readouterr().err
     assert list((place / "new").iterdir()) == [], "nothing half written is left"

@@ -23,7 +23,7 @@ from intrigue.errors import ConfigError
 from intrigue.registry import EmptyConfig
 from intrigue.rewards.registry import REWARDS
 from intrigue.run.driver import start
-from intrigue.run.table import EPISODE_COLUMNS, METRIC_COLUMNS
+from intrigue.run.logging.csv_files import EPISODE_COLUMNS, METRIC_COLUMNS
 
 RUN = ("python", "bash")
 SHOWN = ("text", "json", "csv", "console")

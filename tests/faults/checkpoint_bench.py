@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from intrigue.errors import CheckpointError
-from intrigue.run import birth, checkpoint
+from intrigue.run import checkpoint
+from intrigue.run import create as birth
 
 MEMBERS = ("manifest.json", "state.json", "tensors.safetensors")
 

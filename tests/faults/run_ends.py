@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from intrigue.run import snapshot
+from intrigue.run.checkpoint import snapshot
 from intrigue.run.folder import RunFolder
 
 CLOCK = ("wall_seconds", "charts/SPS", "time/collect_fraction", "time/curiosity_fraction")

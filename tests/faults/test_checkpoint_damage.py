@@ -16,7 +16,8 @@ import pytest
 from checkpoint_bench import MEMBERS, Bench, two_checkpoints
 
 from intrigue.errors import CheckpointError
-from intrigue.run import canonical, checkpoint, manifest
+from intrigue.run import canonical, checkpoint
+from intrigue.run.checkpoint import manifest
 
 
 @pytest.fixture(scope="module")

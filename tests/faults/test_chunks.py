@@ -13,7 +13,8 @@ from chunk_bench import chunk, names, save, save_and_die, state_at
 
 from intrigue.chunk import StoredChunk
 from intrigue.errors import CheckpointError, StorageError
-from intrigue.run import checkpoint, chunks, disk
+from intrigue.run import checkpoint, disk
+from intrigue.run.checkpoint import chunks
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ from intrigue.cli import main
 from intrigue.config.run import resolve
 from intrigue.run import checkpoint
 from intrigue.run.driver import resume, start
-from intrigue.run.table import read_metrics
+from intrigue.run.logging.csv_files import read_metrics
 
 importlib.import_module("intrigue.cli.resume")  # with all it needs, once: forks find it loaded
 

@@ -14,7 +14,7 @@ from conftest import TINY
 from intrigue.config.run import resolve
 from intrigue.run import checkpoint
 from intrigue.run.driver import resume, start
-from intrigue.run.table import read_metrics
+from intrigue.run.logging.csv_files import read_metrics
 
 KILLS = 20
 STEPS = 900

@@ -22,11 +22,12 @@ from test_kill_and_resume import forked
 from intrigue.config.run import resolve
 from intrigue.errors import ConfigError, Interrupted
 from intrigue.presets import preset_layer
-from intrigue.run import checkpoint, snapshot
+from intrigue.run import checkpoint
+from intrigue.run.checkpoint import snapshot
 from intrigue.run.driver import start
 from intrigue.run.folder import RunFolder
 from intrigue.run.lock import RunLock
-from intrigue.run.several import Plan, resume_seeds, start_seeds
+from intrigue.run.multi_seed import Plan, resume_seeds, start_seeds
 from intrigue.seeds import derive_seed
 
 SEEDS = (0, 1, 2)

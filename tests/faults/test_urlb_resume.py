@@ -17,7 +17,8 @@ from test_kill_and_resume import forked
 from intrigue.config.run import resolve
 from intrigue.ops.precision import fast_float32, takes_bfloat16
 from intrigue.presets import preset_layer
-from intrigue.run import checkpoint, driver, snapshot
+from intrigue.run import checkpoint, driver
+from intrigue.run.checkpoint import snapshot
 from intrigue.run.driver import resume, start
 from intrigue.run.folder import RunFolder
 

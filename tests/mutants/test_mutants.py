@@ -29,13 +29,13 @@ class Mutant(NamedTuple):
 
 MUTANTS = {
     "what a run multiplies in stays with the process": Mutant(
-        "run/drive.py",
+        "run/loop.py",
         '        stack.callback(use_products, "float32")',
         '        stack.callback(use_products, cfg.run.products)',
         "tests/faults/test_urlb_resume.py::test_products_of_bfloat16_are_taken_up_to_the_same_digest",
     ),
     "a resumed run multiplies in float32": Mutant(
-        "run/drive.py",
+        "run/loop.py",
         "        use_products(cfg.run.products)\n",
         '        use_products(cfg.run.products if runs[0].step == 0 else "float32")\n',
         "tests/faults/test_urlb_resume.py::test_products_of_bfloat16_are_taken_up_to_the_same_digest",
@@ -190,16 +190,16 @@ MUTANTS = {
         "ops/adam_kernels.py", "2 * chosen(PLACES, place)", "2 * place", "tests/cohort/test_adam_kernel.py",
     ),
     "TensorBoard hides the row a run goes on from": Mutant(
-        "run/copy_tensorboard.py", "purged = step + 1 if", "purged = step if",
+        "run/logging/copy_tensorboard.py", "purged = step + 1 if", "purged = step if",
         "tests/unit/test_copies.py::test_what_a_resumed_run_went_back_from_is_hidden",
     ),
     "evaluations are not copied": Mutant(
-        "run/journal.py",
+        "run/logging/journal.py",
         "        self._copies.write(step, step * self.frames_per_step, wall_seconds, metrics)\n", "",
         "tests/unit/test_copies.py::test_a_fine_tuning_takes_the_sinks_that_are_here",
     ),
     "a run fails with its copy": Mutant(
-        "run/copies.py", "        except Exception as error:", "        except KeyError as error:",
+        "run/logging/loggers.py", "        except Exception as error:", "        except KeyError as error:",
         "tests/unit/test_copies.py::test_a_copy_that_fails_on_the_way_is_put_away",
     ),
 }  # fmt: skip

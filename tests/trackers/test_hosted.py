@@ -14,7 +14,7 @@ import pytest
 
 from conftest import TINY
 from intrigue.run.folder import RunFolder
-from intrigue.run.table import read_metrics
+from intrigue.run.logging.csv_files import read_metrics
 
 pytestmark = pytest.mark.trackers
 

@@ -11,7 +11,8 @@ import numpy as np
 
 from intrigue.config.run import RunConfig, resolve
 from intrigue.presets import preset_layer
-from intrigue.run import checkpoint, snapshot
+from intrigue.run import checkpoint
+from intrigue.run.checkpoint import snapshot
 from intrigue.run.folder import RunFolder, mark_done, write_config, write_provenance
 
 # Two rooms a side of two cells: 4 * 4 + 3 = 19 places.

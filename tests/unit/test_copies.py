@@ -14,11 +14,12 @@ from conftest import TINY
 from intrigue.cli import main
 from intrigue.config.run import resolve
 from intrigue.errors import CheckpointError, ConfigError, RunError
-from intrigue.finetune import finetune
-from intrigue.run import checkpoint, copies, copy_tensorboard
+from intrigue.run import checkpoint
 from intrigue.run.driver import resume, start
+from intrigue.run.finetune import finetune
 from intrigue.run.folder import RunFolder
-from intrigue.run.table import read_metrics
+from intrigue.run.logging import copy_tensorboard, loggers
+from intrigue.run.logging.csv_files import read_metrics
 
 WATCHED = {**TINY, "run.sinks": "tensorboard", "steps": 256, "checkpoint_every": 128}
 KEYS = ("step", "frame", "wall_seconds")
@@ -56,9 +57,9 @@ def assert_same(shown: dict[str, dict[int, float]], table: dict[str, dict[int, f
 @pytest.fixture(autouse=True)
 def _no_other_trackers(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if wandb and trackio were not installed, whether they are or not."""
-    real = copies.importlib.util.find_spec
+    real = loggers.importlib.util.find_spec
     hidden = ("wandb", "trackio")
-    monkeypatch.setattr(copies.importlib.util, "find_spec", lambda name: None if name in hidden else real(name))
+    monkeypatch.setattr(loggers.importlib.util, "find_spec", lambda name: None if name in hidden else real(name))
 
 
 def test_tensorboard_shows_what_the_table_has(tmp_path: Path) -> None:
@@ -163,7 +164,7 @@ def test_a_copy_that_cannot_be_ended_is_said_after_the_run(tmp_path: Path, capsy
 def test_a_copy_of_a_run_that_fails_is_told_so(tmp_path: Path, monkeypatch) -> None:
     seen = []
     monkeypatch.setattr(copy_tensorboard.TensorBoardCopy, "close", lambda self, *, complete: seen.append(complete))
-    monkeypatch.setattr("intrigue.run.live.save_state", lambda *_, **__: (_ for _ in ()).throw(RunError("no")))
+    monkeypatch.setattr("intrigue.run.session.save_state", lambda *_, **__: (_ for _ in ()).throw(RunError("no")))
     with pytest.raises(RunError):
         start(resolve(WATCHED), out=tmp_path / "run", quiet=True)
     assert seen == [False]
@@ -172,20 +173,20 @@ def test_a_copy_of_a_run_that_fails_is_told_so(tmp_path: Path, monkeypatch) -> N
 def test_a_run_is_known_by_one_name_wherever_it_lies(tmp_path: Path) -> None:
     run = RunFolder(tmp_path / "walker" / "seed-3")
     run.path.mkdir(parents=True)
-    first = copies.identity(run)
+    first = loggers.identity(run)
     assert first.name == "walker-seed-3"
     moved = RunFolder(run.path.rename(tmp_path / "alone"))
-    assert copies.identity(moved) == first
+    assert loggers.identity(moved) == first
     other = RunFolder(tmp_path / "other")
     other.path.mkdir()
-    assert copies.identity(other).id != first.id
+    assert loggers.identity(other).id != first.id
     moved.sinks.write_text("")
     with pytest.raises(CheckpointError, match=r"sinks\.json is damaged; remove it"):
-        copies.identity(moved)
+        loggers.identity(moved)
 
 
 def test_a_folder_is_no_package(tmp_path: Path, monkeypatch) -> None:
     """wandb leaves a folder of its name wherever it runs."""
     (tmp_path / "left_behind").mkdir()
     monkeypatch.syspath_prepend(tmp_path)
-    assert copies.installed(["left_behind", "tensorboard"]) == ("tensorboard",)
+    assert loggers.installed(["left_behind", "tensorboard"]) == ("tensorboard",)

@@ -14,9 +14,10 @@ from conftest import same_state
 from intrigue.cli import main
 from intrigue.config.run import flatten_json, resolve
 from intrigue.errors import ConfigError
-from intrigue.finetune import finetune
-from intrigue.run import checkpoint, snapshot
+from intrigue.run import checkpoint
+from intrigue.run.checkpoint import snapshot
 from intrigue.run.driver import resume
+from intrigue.run.finetune import finetune
 from intrigue.run.folder import RunFolder, read_config, read_provenance
 from intrigue.scores.urlb import EXPERTS
 from intrigue.training.build import build
@@ -244,7 +245,7 @@ def test_weights_of_other_shapes_never_pass_unseen(walker, tmp_path):
     """Also where a snapshot's own description hides it."""
     from dataclasses import replace
 
-    from intrigue.finetune import configure, transfer
+    from intrigue.run.finetune import configure, transfer
 
     run = RunFolder(walker)
     given = snapshot.load(run, 60)

@@ -10,11 +10,11 @@ from finetune_world import shrunk
 
 from intrigue.cli import main
 from intrigue.errors import ConfigError
-from intrigue.finetune import finetune
-from intrigue.finetune_seeds import finetune_seeds
-from intrigue.run import snapshot
+from intrigue.run.checkpoint import snapshot
+from intrigue.run.finetune import finetune
+from intrigue.run.finetune_seeds import finetune_seeds
 from intrigue.run.folder import RunFolder, read_provenance
-from intrigue.run.several import Plan, resume_seeds, start_seeds
+from intrigue.run.multi_seed import Plan, resume_seeds, start_seeds
 from intrigue.studies.urlb_runs import _rows
 
 SHORT = {"steps": 40, "device": "cpu", "quiet": True}

@@ -9,8 +9,8 @@ from finetune_world import pretrained, shrunk
 
 from conftest import same_state
 from intrigue.errors import ConfigError
-from intrigue.finetune import configure
-from intrigue.run import snapshot
+from intrigue.run.checkpoint import snapshot
+from intrigue.run.finetune import configure
 from intrigue.run.folder import RunFolder
 from intrigue.training import skill_selection
 from intrigue.training.build import build

@@ -19,8 +19,8 @@ from intrigue.config.run import resolve
 from intrigue.envs.registry import ENVS
 from intrigue.errors import EnvironmentFault, Interrupted
 from intrigue.presets import preset_layer
-from intrigue.run import several
-from intrigue.run.several import Plan, resume_seeds, start_seeds
+from intrigue.run import multi_seed
+from intrigue.run.multi_seed import Plan, resume_seeds, start_seeds
 from intrigue.training import pool_prestart
 from intrigue.training.build import build, pool_of
 from intrigue.training.pool_prestart import PoolsAhead
@@ -305,7 +305,7 @@ def test_finished_seeds_and_seeds_trained_apart_start_nothing_ahead(slow, tmp_pa
     (tmp_path / "all" / "seed-0" / "DONE").unlink()
     resume_seeds(tmp_path / "all", quiet=True)
     assert asked[1:] == [[]], "seed 1 went back to step 20, and its pool was made when it was its turn"
-    monkeypatch.setattr(several, "apart_because", lambda *_: "they had a quarrel")
+    monkeypatch.setattr(multi_seed, "apart_because", lambda *_: "they had a quarrel")
     start_seeds([Plan(cfg) for cfg in slow()], out=tmp_path / "apart", quiet=True)
     assert asked[1:] == [[]]
 

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
 from intrigue.errors import CheckpointError, RunError
-from intrigue.run import canonical, checkpoint, manifest, tensorfile
+from intrigue.run import canonical, checkpoint
+from intrigue.run.checkpoint import manifest, tensorfile
 
 
 def save(folder: Path, step: int, state: Any, *, keep: int = 3, config_digest: str = "c", **meta: Any) -> Path:

@@ -15,7 +15,7 @@ from typing import TextIO
 
 import pytest
 
-from intrigue.run.console import Console, printable
+from intrigue.run.logging.console import Console, printable
 
 METRICS = {"charts/episodic_return": 1.25, "intrinsic/raw_mean": 0.0321, "charts/coverage": 0.425, "losses/value": 3.0}
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")

@@ -16,7 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from intrigue.errors import CheckpointError, ConfigError, StorageError
-from intrigue.run import atomic, birth, checkpoint, disk
+from intrigue.run import atomic, checkpoint, disk
+from intrigue.run import create as birth
 from intrigue.run.folder import (
     RunFolder,
     clear_done,

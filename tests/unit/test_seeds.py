@@ -15,8 +15,8 @@ from intrigue.cli.seed_option import MOST, parse_seeds
 from intrigue.config.run import resolve
 from intrigue.errors import ConfigError, NonFiniteError
 from intrigue.presets import preset_layer
-from intrigue.run.console import Console
-from intrigue.run.drive import mean_of
+from intrigue.run.logging.console import Console
+from intrigue.run.loop import mean_of
 from intrigue.run.names import original_text, seed_name, seed_of, seeds_stem
 from intrigue.run.seed_folder import seed_runs
 from intrigue.run.stops import next_mark, next_stop

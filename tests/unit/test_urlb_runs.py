@@ -48,11 +48,11 @@ def test_a_fine_tuning_alone_is_named_by_what_it_kept(tmp_path):
 
 
 def test_what_fine_tuning_sets_is_what_the_names_leave_out():
-    from intrigue.finetune import N_STEP
+    from intrigue.run.finetune import N_STEP
     from intrigue.studies import urlb_runs
 
     assert N_STEP == urlb_runs.N_STEP
-    source = Path(urlb_runs.__file__).parents[1] / "finetune.py"
+    source = Path(urlb_runs.__file__).parents[1] / "run/finetune.py"
     body = source.read_text().partition("def configure(")[2].partition("\ndef ")[0]
     overwritten = {part.split('"')[0] for part in body.split('"curiosity.')[1:]}
     assert {f"curiosity.{each}" for each in overwritten} | {"agent.n_step"} == set(SET_BY_FINETUNING)

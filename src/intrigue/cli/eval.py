@@ -41,8 +41,8 @@ def evaluate(
     if problems:
         raise ConfigError(problems)
     from intrigue.run.folder import open_run
+    from intrigue.run.video import write_video
     from intrigue.training.evaluate import play, summary
-    from intrigue.training.video import write_video
 
     for path in plugin:
         add_plugin(path)

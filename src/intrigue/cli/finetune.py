@@ -17,7 +17,7 @@ from intrigue.config.plugins import add_plugin
 from intrigue.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
-    from intrigue.finetune import Finetuned
+    from intrigue.run.finetune import Finetuned
 
 
 def finetune(
@@ -62,8 +62,8 @@ def finetune(
         raise ConfigError(problems)
     for path in plugin:
         add_plugin(path)
-    from intrigue.finetune import finetune as run
-    from intrigue.finetune_seeds import finetune_seeds
+    from intrigue.run.finetune import finetune as run
+    from intrigue.run.finetune_seeds import finetune_seeds
     from intrigue.run.seed_folder import seed_runs
 
     settings: dict[str, Any] = {

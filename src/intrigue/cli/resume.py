@@ -32,8 +32,8 @@ def resume(
     if steps is not None and steps < 1:
         raise ConfigError([Problem("--steps", f"{steps} is out of range; it must be >= 1.")])
     from intrigue.run.driver import resume as take_up
+    from intrigue.run.multi_seed import resume_seeds
     from intrigue.run.seed_folder import seed_runs
-    from intrigue.run.several import resume_seeds
 
     for path in plugin:
         add_plugin(path)

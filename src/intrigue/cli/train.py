@@ -37,7 +37,7 @@ def main(argv: list[str]) -> int:
     from intrigue.cli.shell import shown
     from intrigue.datasets.load import given_episodes
     from intrigue.run.driver import start
-    from intrigue.run.several import Plan, start_seeds
+    from intrigue.run.multi_seed import Plan, start_seeds
 
     out = Path(arguments.options["out"]) if "out" in arguments.options else None
     given = arguments.options.get("replay_from")

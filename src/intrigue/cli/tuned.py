@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from intrigue.finetune import Finetuned
+    from intrigue.run.finetune import Finetuned
     from intrigue.run.result import Run
 
 
 def ended(run: Run) -> Finetuned | None:
     """The fine-tuning that this run is, where it has its score: at its last step, and evaluated there."""
-    from intrigue.finetune import scored
+    from intrigue.run.finetune import scored
     from intrigue.run.folder import RunFolder, read_provenance
 
     if run.step < run.config.run.steps or run.evaluations().get("step", [])[-1:] != [run.step]:

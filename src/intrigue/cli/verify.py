@@ -47,8 +47,8 @@ def _of_seed(folder: Path) -> dict[str, Any]:
 
 def _verdict(folder: Path) -> dict[str, Any]:
     from intrigue.run.checkpoint import verify as check
+    from intrigue.run.checkpoint.snapshot import problems_of
     from intrigue.run.folder import open_run
-    from intrigue.run.snapshot import problems_of
 
     run = open_run(folder)
     verdict = check(run.checkpoints)

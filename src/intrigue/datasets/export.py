@@ -21,8 +21,8 @@ from intrigue.replay.ring import row_layout
 from intrigue.replay.sampling import Episodes
 from intrigue.replay.step_store import Keep
 from intrigue.run import checkpoint, disk
+from intrigue.run.checkpoint.manifest import MANIFEST, SIZE_LIMIT, parse
 from intrigue.run.folder import open_run, read_config
-from intrigue.run.manifest import MANIFEST, SIZE_LIMIT, parse
 from intrigue.spaces import Spaces
 
 NAMES = {"env": "id", "agent": "name", "reward": "name"}  # where config.json has them

@@ -20,9 +20,9 @@ from intrigue.config.run import BOOKKEEPING, flatten_json, resolve
 from intrigue.datasets.sealed_folder import open_sealed
 from intrigue.errors import IntrigueError
 from intrigue.run import disk
-from intrigue.run.examine import order, published
+from intrigue.run.checkpoint.manifest import MANIFEST, SIZE_LIMIT, parse
+from intrigue.run.checkpoint.verify import order, published
 from intrigue.run.folder import RunFolder, read_config
-from intrigue.run.manifest import MANIFEST, SIZE_LIMIT, parse
 from intrigue.run.names import seed_of
 
 DATA = "data"  # where the help of `intrigue export` puts episodes

@@ -24,7 +24,7 @@ from intrigue.report.sections import Section, make_section, slug
 from intrigue.report.tables import run_table
 from intrigue.report.wording import plural, visible
 from intrigue.run import atomic, disk
-from intrigue.run.examine import listing
+from intrigue.run.checkpoint.verify import listing
 from intrigue.run.folder import RunFolder
 from intrigue.run.seed_folder import seed_runs
 from intrigue.version import __version__

@@ -24,10 +24,10 @@ from intrigue.config.run import RunConfig, flatten_json, resolve
 from intrigue.errors import CheckpointError, ConfigError, IntrigueError
 from intrigue.report.origin import Origin, read_origin
 from intrigue.run import canonical, checkpoint, disk
-from intrigue.run.examine import Checkpoint
+from intrigue.run.checkpoint.verify import Checkpoint
 from intrigue.run.folder import JSON_LIMIT, RunFolder, read_config, read_done
 from intrigue.run.lock import LOCK_NAME, read_holder
-from intrigue.run.table import read_episodes, read_metrics
+from intrigue.run.logging.csv_files import read_episodes, read_metrics
 
 State = Literal["finished", "running", "unfinished", "damaged", "duplicate"]
 Columns = dict[str, list[float]]

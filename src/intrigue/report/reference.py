@@ -18,8 +18,8 @@ from intrigue.envs.pool.pool import make_pool
 from intrigue.report.arms import Arm, Task, make_task
 from intrigue.report.record import RunRecord
 from intrigue.rng import Streams
-from intrigue.run.journal import WINDOW
-from intrigue.run.table import EPISODE_COLUMNS
+from intrigue.run.logging.csv_files import EPISODE_COLUMNS
+from intrigue.run.logging.journal import WINDOW
 from intrigue.training.rollout_collector import Collector
 
 STEP_CAP = 200_000  # ours: a few seconds a seed; a random walk gains little after that, and the page says so

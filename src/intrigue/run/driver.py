@@ -2,7 +2,7 @@
 
 A run is whole at every instant: it appears with its first checkpoint, each later one is published before an older one
 goes, results are flushed before the checkpoint that counts them, and are cut back to it when a run is taken up again.
-Several seeds of one setting are `intrigue.run.several`'s.
+Several seeds of one setting are `intrigue.run.multi_seed`'s.
 """
 
 from __future__ import annotations
@@ -21,11 +21,9 @@ from intrigue.config.run import RunConfig, flatten_json, resolve
 from intrigue.errors import CheckpointError, ConfigError
 from intrigue.ops.execution import pick_mode
 from intrigue.ops.precision import pick_products
-from intrigue.run import birth, checkpoint
-from intrigue.run.birth import Staging
-from intrigue.run.console import printable
-from intrigue.run.copies import require
-from intrigue.run.drive import drive
+from intrigue.run import checkpoint
+from intrigue.run import create as birth
+from intrigue.run.create import Staging
 from intrigue.run.folder import (
     RunFolder,
     clear_done,
@@ -35,11 +33,14 @@ from intrigue.run.folder import (
     write_config,
     write_provenance,
 )
-from intrigue.run.live import LiveRun, finished, save_state
 from intrigue.run.lock import RunLock
+from intrigue.run.logging.console import printable
+from intrigue.run.logging.loggers import require
+from intrigue.run.loop import drive
 from intrigue.run.names import run_stem
 from intrigue.run.provenance import provenance
 from intrigue.run.result import Run
+from intrigue.run.session import LiveRun, finished, save_state
 from intrigue.run.signals import StopRequest
 from intrigue.training.build import build, pick_device
 from intrigue.training.loops import AnyParts

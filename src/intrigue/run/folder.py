@@ -1,9 +1,9 @@
 """The run folder: what is in it, how it is born, and how to tell what state it is in.
 
     runs/<name>/  config.json provenance.json metrics.csv episodes.csv eval.csv checkpoints/ snapshots/ report.html
-                  figures/ DONE, and with `run.sinks` tensorboard/, wandb/ or sinks.json
+                  figures/ DONE, and with `run.logging.sinks` tensorboard/, wandb/ or sinks.json
 
-A run is born whole (`intrigue.run.birth`): built as `.<name>.<uuid>.new` beside its final place, its first checkpoint
+A run is born whole (`intrigue.run.create`): built as `.<name>.<uuid>.new` beside its final place, its first checkpoint
 included, and then renamed. A kill at any instant leaves either no run folder or a whole one. Nothing inside refers to
 where the folder is, so it can be moved and copied.
 """
@@ -19,7 +19,7 @@ from typing import Any
 
 from intrigue.errors import CheckpointError, ConfigError
 from intrigue.run import atomic, canonical, disk
-from intrigue.run.examine import published
+from intrigue.run.checkpoint.verify import published
 from intrigue.run.names import seed_name, seed_of
 
 JSON_LIMIT = 16 * 2**20  # bytes of config.json and the like; ours, far above any real one
@@ -58,7 +58,7 @@ class RunFolder:
 
     @property
     def snapshots(self) -> Path:
-        """The weights that `intrigue.run.snapshot` keeps for good."""
+        """The weights that `intrigue.run.checkpoint.snapshot` keeps for good."""
         return self.path / "snapshots"
 
     @property

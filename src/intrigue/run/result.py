@@ -8,7 +8,7 @@ from pathlib import Path
 from intrigue.config.run import RunConfig
 from intrigue.run.checkpoint import digest
 from intrigue.run.folder import RunFolder
-from intrigue.run.table import read_episodes, read_metrics
+from intrigue.run.logging.csv_files import read_episodes, read_metrics
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,8 @@ from types import TracebackType
 from typing import Any
 
 from intrigue.errors import ConfigError
-from intrigue.run import atomic, birth
+from intrigue.run import atomic
+from intrigue.run import create as birth
 from intrigue.run.folder import RunFolder, occupied_by
 from intrigue.run.lock import LOCK_NAME, RunLock
 from intrigue.run.names import seed_name, seed_of

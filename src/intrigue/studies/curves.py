@@ -28,8 +28,8 @@ from intrigue.envs.registry import split_id
 from intrigue.errors import ConfigError
 from intrigue.run.atomic import write_file
 from intrigue.run.folder import RunFolder, read_config
-from intrigue.run.journal import WINDOW
-from intrigue.run.table import read_episodes, read_metrics
+from intrigue.run.logging.csv_files import read_episodes, read_metrics
+from intrigue.run.logging.journal import WINDOW
 from intrigue.scores.tables import reference_of
 from intrigue.studies.curve_names import Name, name_of
 

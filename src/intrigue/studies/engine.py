@@ -4,8 +4,8 @@ A run's folder is named by its arm, its configuration's digest and its seed, so 
 Each run is a process of its own (`intrigue train`, `finetune` or `resume`), so a stopped study goes on where it was.
 A fine-tuning waits for its pre-training, which is one run however many begin with it.
 
-Where a budget says `together`, all seeds of an arm are one process and one folder (`intrigue.run.several`): they learn
-at once if their settings allow it, else one after another.
+Where a budget says `together`, all seeds of an arm are one process and one folder (`intrigue.run.multi_seed`): they
+learn at once if their settings allow it, else one after another.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from intrigue.run import checkpoint
 from intrigue.run.folder import RunFolder
-from intrigue.run.table import read_episodes, read_metrics
+from intrigue.run.logging.csv_files import read_episodes, read_metrics
 
 
 def coverage(path: Path) -> float:

@@ -27,8 +27,8 @@ from intrigue.envs.registry import split_id
 from intrigue.errors import CheckpointError, ConfigError
 from intrigue.run.atomic import write_file
 from intrigue.run.folder import RunFolder, read_config, read_provenance
+from intrigue.run.logging.csv_files import read_metrics
 from intrigue.run.seed_folder import seed_runs
-from intrigue.run.table import read_metrics
 from intrigue.scores.urlb import EXPERTS
 from intrigue.scores.urlb_published import domain_of
 from intrigue.studies.curve_names import Name, name_of
@@ -40,7 +40,7 @@ COLUMNS = (
 )  # fmt: skip
 RESULTS = "results.csv"  # what a study leaves in its folder
 NEEDED = ("task", "preset", "seed", "snapshot_frames", "finetune_frames", "return_mean")
-N_STEP = 3  # of a fine-tuning that says nothing else: `intrigue.finetune`, which loads torch
+N_STEP = 3  # of a fine-tuning that says nothing else: `intrigue.run.finetune`, which loads torch
 # What a fine-tuning sets itself, whatever its pre-training had.
 SET_BY_FINETUNING = (
     "agent.n_step", "curiosity.int_coef", "curiosity.int_coef_steps", "curiosity.ext_coef", "curiosity.scale",

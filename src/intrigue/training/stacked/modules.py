@@ -4,7 +4,7 @@
     stacked.leaves, stacked.fixed                name -> (S, ...): what is trained, and what is not (buffers included)
     stacked.call("loss", batch, drawn)           modules[s].loss(batch[s], drawn[s]) for all s at once, (S,)
     stacked.call(function, batch)                the same of any function(module, batch)
-    StackedAdam(stacked, optimizers)                one Adam over `leaves`; each seed's own sees its row (`adam`)
+    StackedAdam(stacked, optimizers)             one Adam over `leaves`; each seed's own sees its row (`adam`)
 
 Results and mapped arguments are tensors, or tuples, dictionaries and batches (`Transitions`) of tensors, with axis S
 first; what is no tensor is handed to every seed as it is. Gradients of results reach `leaves`.

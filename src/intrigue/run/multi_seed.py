@@ -19,8 +19,7 @@ from typing import TypeAlias
 from intrigue.config.plugins import plugin_files
 from intrigue.config.run import RunConfig
 from intrigue.run import seed_folder
-from intrigue.run.console import printable
-from intrigue.run.drive import drive
+from intrigue.run.checkpoint.verify import order, published
 from intrigue.run.driver import (
     DEFAULT_ROOT,
     Prepare,
@@ -33,12 +32,13 @@ from intrigue.run.driver import (
     stored_config,
     take_up,
 )
-from intrigue.run.examine import order, published
 from intrigue.run.folder import RunFolder, clear_done, open_run, write_config
-from intrigue.run.live import LiveRun
 from intrigue.run.lock import RunLock
+from intrigue.run.logging.console import printable
+from intrigue.run.loop import drive
 from intrigue.run.names import seeds_stem
 from intrigue.run.result import Run
+from intrigue.run.session import LiveRun
 from intrigue.run.signals import StopRequest
 from intrigue.training.loops import AnyParts, apart_because
 from intrigue.training.of_seed import of_seed

@@ -9,15 +9,16 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 
 from intrigue.config.run import RunConfig
-from intrigue.run import checkpoint, snapshot
-from intrigue.run.console import printable
-from intrigue.run.copies import Copies
+from intrigue.run import checkpoint
+from intrigue.run.checkpoint import snapshot
+from intrigue.run.checkpoint.weights import snapshot_state
 from intrigue.run.folder import RunFolder, mark_done
-from intrigue.run.journal import Journal
+from intrigue.run.logging.console import printable
+from intrigue.run.logging.journal import Journal
+from intrigue.run.logging.loggers import Copies
 from intrigue.run.result import Run
 from intrigue.training.evaluation import Evaluator
 from intrigue.training.loops import AnyParts
-from intrigue.training.weights import snapshot_state
 from intrigue.types import Metrics, Progress
 
 

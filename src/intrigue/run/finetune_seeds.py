@@ -9,9 +9,19 @@ import os
 from pathlib import Path
 
 from intrigue.errors import ConfigError, Problem
-from intrigue.finetune import EVAL_EVERY, N_STEP, STEPS, Finetuned, changes_of, planned, scored, short_task, whole_path
+from intrigue.run.finetune import (
+    EVAL_EVERY,
+    N_STEP,
+    STEPS,
+    Finetuned,
+    changes_of,
+    planned,
+    scored,
+    short_task,
+    whole_path,
+)
+from intrigue.run.multi_seed import Plan, start_seeds
 from intrigue.run.seed_folder import seed_runs
-from intrigue.run.several import Plan, start_seeds
 
 
 def finetune_seeds(

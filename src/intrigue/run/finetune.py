@@ -32,17 +32,17 @@ from intrigue.envs.dmc.names import PRIMAL, TASK_OF
 from intrigue.envs.registry import split_id
 from intrigue.errors import CheckpointError, ConfigError, Problem, nearest
 from intrigue.presets.urlb_setting import evaluated
-from intrigue.run import snapshot as snapshots
-from intrigue.run.copies import installed
+from intrigue.run.checkpoint import snapshot as snapshots
+from intrigue.run.checkpoint.snapshot import Snapshot
+from intrigue.run.checkpoint.weights import describe
 from intrigue.run.driver import Prepare, start
 from intrigue.run.folder import RunFolder, open_run, read_config
+from intrigue.run.logging.loggers import installed
 from intrigue.run.names import safe_name
 from intrigue.run.result import Run
-from intrigue.run.snapshot import Snapshot
 from intrigue.scores.urlb import expert_of
 from intrigue.training.build import with_skills
 from intrigue.training.loops import AnyParts
-from intrigue.training.weights import describe
 
 STEPS = 100_000  # where the benchmark's scores are read: URLB's paper; CIC num_train_frames 100,010
 N_STEP = 3  # URLB finetune.yaml nstep

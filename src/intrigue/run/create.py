@@ -21,7 +21,7 @@ from typing import Any
 
 from intrigue.errors import CheckpointError, ConfigError, StorageError
 from intrigue.run import atomic, disk
-from intrigue.run.examine import published
+from intrigue.run.checkpoint.verify import published
 from intrigue.run.folder import RunFolder, occupied_by, write_config, write_provenance
 from intrigue.run.lock import LOCK_NAME, RunLock, read_holder
 

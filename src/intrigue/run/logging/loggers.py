@@ -1,4 +1,5 @@
-"""Copies of a run's metrics for those who watch: TensorBoard, Weights & Biases, trackio, as `run.sinks` names them.
+"""Copies of a run's metrics for those who watch: TensorBoard, Weights & Biases, trackio, as `run.logging.sinks` names
+them.
 
 What counts is in metrics.csv and eval.csv. A copy that cannot be made, or no longer, is put away with a note, and the
 run goes on.
@@ -81,7 +82,7 @@ class Copies:
         return notes
 
     def _open(self, name: str, folder: RunFolder, config: Mapping[str, Any], step: int) -> None:
-        module = importlib.import_module(f"intrigue.run.copy_{name}")
+        module = importlib.import_module(f"intrigue.run.logging.copy_{name}")
         self._sinks[name] = module.open_copy(folder, config, step)
 
     def _each(self, do: Callable[[Copy], None]) -> None:

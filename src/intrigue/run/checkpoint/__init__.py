@@ -3,7 +3,8 @@
     checkpoints/<step, 12 digits>/tensors.safetensors   every torch tensor and NumPy array of the state tree
                                   state.json            the tree's shape and every plain value, canonical JSON
                                   manifest.json         written last: lengths and SHA-256 of the members
-                chunks/                                 what never changes, each part once: `intrigue.run.chunks`
+                chunks/                                 what never changes, each part once:
+                `intrigue.run.checkpoint.chunks`
 
 A save writes `.tmp-<uuid>/`, flushes each file, reads it back and compares hashes, and only then renames the folder;
 nothing that exists is ever written to. The *selected* checkpoint is the one with the highest step (then the highest
@@ -23,20 +24,9 @@ import numpy as np
 
 from intrigue import state as trees
 from intrigue.errors import CheckpointError, RunError, StorageError
-from intrigue.run import atomic, canonical, chunks, disk, tensorfile
-from intrigue.run.examine import (
-    STEP_DIGITS,
-    Checkpoint,
-    difference,
-    examine,
-    folder_name,
-    listing,
-    order,
-    published,
-    references,
-    seal_bytes,
-)
-from intrigue.run.manifest import (
+from intrigue.run import atomic, canonical, disk
+from intrigue.run.checkpoint import chunks, tensorfile
+from intrigue.run.checkpoint.manifest import (
     MANIFEST,
     MEMBERS,
     SIZE_LIMIT,
@@ -48,7 +38,19 @@ from intrigue.run.manifest import (
     compose,
     parse,
 )
-from intrigue.run.tensorfile import Seal
+from intrigue.run.checkpoint.tensorfile import Seal
+from intrigue.run.checkpoint.verify import (
+    STEP_DIGITS,
+    Checkpoint,
+    difference,
+    examine,
+    folder_name,
+    listing,
+    order,
+    published,
+    references,
+    seal_bytes,
+)
 from intrigue.state import State
 
 RELOOKS = 5  # times to look again when a live run retires the folder under a reader

@@ -11,8 +11,8 @@ from intrigue.config.compatibility import aimless
 from intrigue.errors import RunError
 from intrigue.ops.precision import use_products
 from intrigue.run import checkpoint
-from intrigue.run.console import Console
-from intrigue.run.live import LiveRun
+from intrigue.run.logging.console import Console
+from intrigue.run.session import LiveRun
 from intrigue.run.signals import StopRequest
 from intrigue.run.stops import next_stop
 from intrigue.training.loops import loop_all

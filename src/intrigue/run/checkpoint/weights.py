@@ -10,7 +10,7 @@ from intrigue.training.loops import AnyParts
 
 
 def snapshot_state(cfg: RunConfig, parts: AnyParts) -> State:
-    """The state that `intrigue.run.snapshot` keeps."""
+    """The state that `intrigue.run.checkpoint.snapshot` keeps."""
     tree = cfg.to_json()
     spaces = with_skills(parts.collector.pool.spaces, parts.curiosity.skills)
     return {

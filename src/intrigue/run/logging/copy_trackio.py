@@ -10,8 +10,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from intrigue.run.copies import identity
 from intrigue.run.folder import RunFolder
+from intrigue.run.logging.loggers import identity
 
 PROJECT = "intrigue"
 

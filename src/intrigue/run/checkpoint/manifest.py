@@ -15,7 +15,7 @@ from typing import Any
 
 from intrigue.errors import CheckpointError
 from intrigue.run import canonical
-from intrigue.run.tensorfile import Seal
+from intrigue.run.checkpoint.tensorfile import Seal
 
 FORMAT = "intrigue-checkpoint"
 VERSION = 1

@@ -16,9 +16,9 @@ from typing import Any
 
 from intrigue.errors import CheckpointError, ConfigError, Problem
 from intrigue.run import checkpoint, disk
-from intrigue.run.examine import examine, order, published
+from intrigue.run.checkpoint.manifest import MANIFEST, SIZE_LIMIT, NewerFormat, parse
+from intrigue.run.checkpoint.verify import examine, order, published
 from intrigue.run.folder import RunFolder
-from intrigue.run.manifest import MANIFEST, SIZE_LIMIT, NewerFormat, parse
 from intrigue.state import State
 
 KEEP_ALL = 10**9

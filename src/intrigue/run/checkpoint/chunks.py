@@ -17,9 +17,10 @@ from typing import Any
 
 from intrigue.chunk import Chunk, StoredAs, StoredChunk
 from intrigue.errors import CheckpointError, RunError, StorageError
-from intrigue.run import atomic, canonical, disk, tensorfile
-from intrigue.run.manifest import STATE, STATE_LIMIT
-from intrigue.run.tensorfile import Seal
+from intrigue.run import atomic, canonical, disk
+from intrigue.run.checkpoint import tensorfile
+from intrigue.run.checkpoint.manifest import STATE, STATE_LIMIT
+from intrigue.run.checkpoint.tensorfile import Seal
 from intrigue.state import State
 
 FOLDER = "chunks"

@@ -18,8 +18,9 @@ from typing import Any
 
 from intrigue import state as trees
 from intrigue.errors import CheckpointError
-from intrigue.run import canonical, chunks, disk, tensorfile
-from intrigue.run.manifest import (
+from intrigue.run import canonical, disk
+from intrigue.run.checkpoint import chunks, tensorfile
+from intrigue.run.checkpoint.manifest import (
     MANIFEST,
     MEMBERS,
     SIZE_LIMIT,
@@ -30,7 +31,7 @@ from intrigue.run.manifest import (
     NewerFormat,
     parse,
 )
-from intrigue.run.tensorfile import Seal
+from intrigue.run.checkpoint.tensorfile import Seal
 from intrigue.state import State
 
 STEP_DIGITS = 12

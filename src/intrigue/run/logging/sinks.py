@@ -1,4 +1,4 @@
-"""Where a run's numbers go: metrics.csv, episodes.csv and eval.csv; `intrigue.run.copies` knows other places.
+"""Where a run's numbers go: metrics.csv, episodes.csv and eval.csv; `intrigue.run.logging.loggers` knows other places.
 
 Rows are appended whole, one write each; nothing is rewritten except when a new metric widens the table, and then in one
 instant. `sync` makes everything so far durable; the driver calls it before each checkpoint, so that a checkpoint never
@@ -15,7 +15,14 @@ from typing import Any
 
 from intrigue.errors import CheckpointError, RunError
 from intrigue.run import atomic, disk
-from intrigue.run.table import EPISODE_COLUMNS, METRIC_COLUMNS, cut_back, read_episodes, read_lines, read_metrics
+from intrigue.run.logging.csv_files import (
+    EPISODE_COLUMNS,
+    METRIC_COLUMNS,
+    cut_back,
+    read_episodes,
+    read_lines,
+    read_metrics,
+)
 from intrigue.types import Episode
 
 __all__ = ["CsvSink", "EpisodeSink", "cut_back", "read_episodes", "read_metrics"]

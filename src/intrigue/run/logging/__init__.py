@@ -1,0 +1,1 @@
+"""Metrics of a run: CSV files, the console, and trackers."""
