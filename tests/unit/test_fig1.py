@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from intrigue.studies.fig1 import Fig1Numbers, compute, draw, findings, verdict_words, write_csv
-from intrigue.studies.toy import CASES, MEASURES, SIZES, SPOILERS, equal_rows_value
+from intrigue.studies.fig1_numbers import CASES, MEASURES, SIZES, SPOILERS, equal_rows_value
 
 QUARTER = SIZES.index(0.25)
 

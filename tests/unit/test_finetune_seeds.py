@@ -15,7 +15,7 @@ from intrigue.run.finetune import finetune
 from intrigue.run.finetune_seeds import finetune_seeds
 from intrigue.run.folder import RunFolder, read_provenance
 from intrigue.run.multi_seed import Plan, resume_seeds, start_seeds
-from intrigue.studies.urlb_runs import _rows
+from intrigue.studies.urlb.runs import _rows
 
 SHORT = {"steps": 40, "device": "cpu", "quiet": True}
 

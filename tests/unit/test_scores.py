@@ -21,9 +21,9 @@ from intrigue.scores import (
     median,
     normalised,
     seeds_interval,
+    stats,
     superhuman,
 )
-from intrigue.studies import stats
 
 # The check of the paper's Table 2, computed apart from this code: mean and superhuman under the printed constants, then
 # mean, superhuman, median and IQM under the right ones, and the mean without the games that carry it.

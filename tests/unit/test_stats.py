@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from intrigue.studies.stats import (
+from intrigue.scores.stats import (
     StatisticsError,
     bootstrap_interval,
     difference_interval,

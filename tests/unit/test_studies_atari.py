@@ -15,13 +15,13 @@ from intrigue.errors import ConfigError
 from intrigue.presets import preset_layer
 from intrigue.run.folder import RunFolder
 from intrigue.scores import ATARI_57, PAPER_26
-from intrigue.studies.atari_study import METHODS, NOMINAL_STEPS, Variant
-from intrigue.studies.curve_names import Name, name_of
-from intrigue.studies.curves import COLUMNS, Curve, export, gathered, read
-from intrigue.studies.judging import ordered, reached
-from intrigue.studies.paper_atari import GAMES_26
+from intrigue.studies.atari.paper import GAMES_26
+from intrigue.studies.atari.results import results_of
+from intrigue.studies.atari.study import METHODS, NOMINAL_STEPS, Variant
+from intrigue.studies.common.arm_names import Name, name_of
+from intrigue.studies.common.curves import COLUMNS, Curve, export, gathered, read
+from intrigue.studies.common.verdicts import ordered, reached
 from intrigue.studies.registry import STUDIES
-from intrigue.studies.results import results_of
 
 ATARI = ("fig4", "fig5", "fig7", "table2", "table3")
 

@@ -11,9 +11,9 @@ from study_rows import rows_of, table_of
 
 from intrigue.cli import main
 from intrigue.config.run import resolve
-from intrigue.studies.atari_study import METHODS, NOMINAL_STEPS, SMOKE, Variant, layer_of
+from intrigue.studies.atari.recheck import recheck_table2, recheck_table3
+from intrigue.studies.atari.study import METHODS, NOMINAL_STEPS, SMOKE, Variant, layer_of
 from intrigue.studies.engine import make_plan
-from intrigue.studies.recheck import recheck_table2, recheck_table3
 from intrigue.studies.registry import STUDIES
 
 ATARI = ("fig4", "fig5", "fig7", "table2", "table3")

@@ -6,7 +6,7 @@ import pytest
 
 from intrigue.studies.base import Conclusion, Row
 from intrigue.studies.show import show
-from intrigue.studies.urlb_table import COLUMNS
+from intrigue.studies.urlb.table import COLUMNS
 
 LONG = Row("mean, walker: NNM above Disagreement", "0.915 to 0.545", "0.836 to 0.743", 3, interval="[0.052, 0.131]")
 SHORT = Row("walker_stand: NNM", "961 ± 2", "948 ± 3", 3, rerun="658 ± 33")

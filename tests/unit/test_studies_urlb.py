@@ -15,12 +15,12 @@ from intrigue.cli import main
 from intrigue.errors import ConfigError
 from intrigue.scores.urlb import EXPERTS
 from intrigue.scores.urlb_published import PAPER_12, PAPER_BOLD, RERUN, RERUN_TASKS, TASKS_12, shares, tasks_of
-from intrigue.studies.curve_names import Name
+from intrigue.studies.common.arm_names import Name
 from intrigue.studies.fig6 import TASKS, all_the_way, comparable
 from intrigue.studies.registry import STUDIES
-from intrigue.studies.urlb_methods import METHODS, RIVALS, label_of, method_of
-from intrigue.studies.urlb_results import tuned_results
-from intrigue.studies.urlb_runs import COLUMNS, Tuning
+from intrigue.studies.urlb.methods import METHODS, RIVALS, label_of, method_of
+from intrigue.studies.urlb.results import tuned_results
+from intrigue.studies.urlb.runs import COLUMNS, Tuning
 
 
 @pytest.fixture(autouse=True)

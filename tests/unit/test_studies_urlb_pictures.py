@@ -7,23 +7,23 @@ from study_rows import rows_of
 from urlb_made import judge, tuning, world
 
 from intrigue.scores.urlb_published import tasks_of
-from intrigue.studies import urlb_picture
 from intrigue.studies.fig6 import TASKS
-from intrigue.studies.urlb_results import tuned_results
+from intrigue.studies.urlb import plots
+from intrigue.studies.urlb.results import tuned_results
 
 
 @pytest.fixture
 def figures(monkeypatch):
     """Those that are drawn, instead of files."""
     drawn = []
-    monkeypatch.setattr(urlb_picture, "_written", lambda figure, *_: drawn.append(figure) or [])
+    monkeypatch.setattr(plots, "_written", lambda figure, *_: drawn.append(figure) or [])
     return drawn
 
 
 def test_long_names_stay_within_the_picture(tmp_path, figures):
     changes = "agent.batch=128 agent.capacity=50000 agent.hidden=256 agent.learning_starts=1000 reward.hidden=256"
     runs = [tuning("walker_run", "NNM", 0.5), tuning("walker_run", "NNM", 0.4, changes=changes)]
-    urlb_picture.draw_scores(tuned_results(runs), tmp_path, "Table 4")
+    plots.draw_scores(tuned_results(runs), tmp_path, "Table 4")
     [figure] = figures
     figure.draw_without_rendering()
     [axes] = figure.axes
@@ -60,26 +60,26 @@ def test_a_domain_that_methods_do_not_share_has_means_of_its_own():
 
 def test_pictures_of_unlike_domains(tmp_path, figures):
     results = tuned_results(unlike_domains())
-    urlb_picture.draw_scores(results, tmp_path, "Table 4")
-    urlb_picture.draw_tunings(results, TASKS, ("APT", "NNM"), tmp_path, "Figure 6")
+    plots.draw_scores(results, tmp_path, "Table 4")
+    plots.draw_tunings(results, TASKS, ("APT", "NNM"), tmp_path, "Figure 6")
     means, curves = figures[:2]
     part = [run for run in unlike_domains() if run.task != "jaco_reach_top_left"]
-    urlb_picture.draw_scores(tuned_results(part), tmp_path, "Table 4")
+    plots.draw_scores(tuned_results(part), tmp_path, "Table 4")
     assert len(figures.pop().axes) == 2, "where nobody has all tasks, nothing of ours could be shown"
     titles = [axes.get_title(loc) for axes in means.axes for loc in ("left", "center") if axes.get_title(loc)]
     assert titles == ["walker, 4 tasks", "quadruped, 4 tasks", "jaco, 4 tasks"]
     for figure in figures:
         assert "jaco 100k, quadruped 500k, walker 2M frames without a reward" in figure.get_suptitle()
         # What is published is of one environment: it has the colour of that, wherever it stands.
-        several = urlb_picture.color_of("NNM, 8 environments", ["APT", "NNM", "NNM, 8 environments"])
+        several = plots.color_of("NNM, 8 environments", ["APT", "NNM", "NNM, 8 environments"])
         marks = [line for axes in figure.axes for line in axes.lines if line.get_marker() == "D"]
-        assert urlb_picture.FIXED["NNM"] in {mark.get_color() for mark in marks}
+        assert plots.FIXED["NNM"] in {mark.get_color() for mark in marks}
         assert several not in {mark.get_color() for mark in marks}
     assert any(line.get_color() == several for axes in curves.axes for line in axes.lines)
 
 
 def test_published_scores_stand_beside_several_environments_if_they_are_all_there_is(tmp_path, figures):
     runs = [tuning(task, "NNM", 0.2, changes="pool.num_envs=8") for task in tasks_of("jaco")]
-    urlb_picture.draw_scores(tuned_results(runs), tmp_path, "Table 4")
+    plots.draw_scores(tuned_results(runs), tmp_path, "Table 4")
     [axes] = figures[0].axes
     assert [line.get_marker() for line in axes.lines if line.get_marker() != "None"] == ["D", "o"]

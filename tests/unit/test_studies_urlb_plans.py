@@ -18,8 +18,8 @@ from intrigue.run.folder import RunFolder, mark_done
 from intrigue.studies import engine
 from intrigue.studies.base import Arm, Budget, Conclusion
 from intrigue.studies.registry import STUDIES
-from intrigue.studies.urlb_methods import METHODS, RUN_BY_PAPER
-from intrigue.studies.urlb_runs import export, gathered
+from intrigue.studies.urlb.methods import METHODS, RUN_BY_PAPER
+from intrigue.studies.urlb.runs import export, gathered
 
 
 @pytest.fixture(autouse=True)

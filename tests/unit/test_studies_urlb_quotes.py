@@ -11,8 +11,8 @@ from urlb_made import judge
 
 from intrigue.scores.urlb import EXPERTS
 from intrigue.scores.urlb_published import PAPER_12, shares, tasks_of
-from intrigue.studies.urlb_recheck import recheck_table4
-from intrigue.studies.urlb_runs import gathered
+from intrigue.studies.urlb.recheck import recheck_table4
+from intrigue.studies.urlb.runs import gathered
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "studies.md").read_text()

@@ -12,8 +12,8 @@ from study_rows import LINE, TUNED, write_tuned
 from intrigue.config.run import resolve
 from intrigue.errors import ConfigError
 from intrigue.presets import preset_layer
-from intrigue.studies.curve_names import Name
-from intrigue.studies.urlb_runs import COLUMNS, SET_BY_FINETUNING, export, gathered, read
+from intrigue.studies.common.arm_names import Name
+from intrigue.studies.urlb.runs import COLUMNS, SET_BY_FINETUNING, export, gathered, read
 
 
 def test_export_writes_every_evaluation(tmp_path):
@@ -49,10 +49,10 @@ def test_a_fine_tuning_alone_is_named_by_what_it_kept(tmp_path):
 
 def test_what_fine_tuning_sets_is_what_the_names_leave_out():
     from intrigue.run.finetune import N_STEP
-    from intrigue.studies import urlb_runs
+    from intrigue.studies.urlb import runs
 
-    assert N_STEP == urlb_runs.N_STEP
-    source = Path(urlb_runs.__file__).parents[1] / "run/finetune.py"
+    assert N_STEP == runs.N_STEP
+    source = Path(runs.__file__).parents[1] / "run/finetune.py"
     body = source.read_text().partition("def configure(")[2].partition("\ndef ")[0]
     overwritten = {part.split('"')[0] for part in body.split('"curiosity.')[1:]}
     assert {f"curiosity.{each}" for each in overwritten} | {"agent.n_step"} == set(SET_BY_FINETUNING)

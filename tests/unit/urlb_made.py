@@ -6,11 +6,11 @@ import numpy as np
 
 from intrigue.scores.urlb import EXPERTS
 from intrigue.scores.urlb_published import TASKS_12
-from intrigue.studies.curve_names import Name
+from intrigue.studies.common.arm_names import Name
 from intrigue.studies.registry import STUDIES
-from intrigue.studies.urlb_methods import METHODS
-from intrigue.studies.urlb_results import tuned_results
-from intrigue.studies.urlb_runs import Tuning
+from intrigue.studies.urlb.methods import METHODS
+from intrigue.studies.urlb.results import tuned_results
+from intrigue.studies.urlb.runs import Tuning
 
 
 def tuning(task, method, share, seed=0, snapshot=2_000_000, frames=100_000, changes="", preset=None):

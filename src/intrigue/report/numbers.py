@@ -18,7 +18,7 @@ from intrigue.report.arms import Arm
 from intrigue.report.record import RunRecord
 from intrigue.report.wording import ABSENT
 from intrigue.run.logging.journal import WINDOW
-from intrigue.studies.stats import bootstrap_interval, mean
+from intrigue.scores.stats import bootstrap_interval, mean
 
 INTERVAL_SEED = 0  # any fixed number: the same runs must give the same page
 

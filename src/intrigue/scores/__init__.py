@@ -12,7 +12,7 @@ from intrigue.scores.aggregate import (
     median,
     seeds_interval,
 )
-from intrigue.scores.human import above_human, normalised, superhuman
+from intrigue.scores.normalized import above_human, normalised, superhuman
 from intrigue.scores.tables import ATARI_57, PAPER_26, PAPER_COLUMNS, PRINTED, PaperRow, Reference
 
 __all__ = [

@@ -27,7 +27,7 @@ Statistic: TypeAlias = Callable[[Scores], float]
 Interval: TypeAlias = tuple[float, float]
 
 SEED = 0  # of every interval
-RESAMPLES = 2_000  # as `intrigue.studies.stats`
+RESAMPLES = 2_000  # as `intrigue.scores.stats`
 CONFIDENCE = 0.95
 INSTALL = "rliable is not installed; add it with `pip install 'intrigue[report]'`."
 

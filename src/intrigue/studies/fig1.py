@@ -12,7 +12,7 @@ answer hangs on it. Three are looked at here:
                 subtract the noise; the question is only how much of the order is left. Raw rows, and rows layer
                 normalized: the ratio is blind to scale, so encodings of unequal length blur it.
 
-`toy.py` computes, `fig1_picture.py` draws, this file says what was found. Where the paper is silent, `toy.py` chooses.
+`toy.py` computes, `fig1_plots.py` draws, this file says what was found. Where the paper is silent, `toy.py` chooses.
 """
 
 from __future__ import annotations
@@ -26,9 +26,19 @@ from typing import ClassVar, final
 import numpy as np
 
 from intrigue.studies.base import Arm, Budget, Conclusion, Row, Study
-from intrigue.studies.fig1_picture import draw
+from intrigue.studies.fig1_numbers import (
+    CASES,
+    DIMENSIONS,
+    FEATURES,
+    MEASURES,
+    ROWS,
+    SPOILERS,
+    Array,
+    Fig1Numbers,
+    compute,
+)
+from intrigue.studies.fig1_plots import draw
 from intrigue.studies.registry import register_study
-from intrigue.studies.toy import CASES, DIMENSIONS, FEATURES, MEASURES, ROWS, SPOILERS, Array, Fig1Numbers, compute
 
 __all__ = ["Fig1Numbers", "Finding", "compute", "draw", "findings", "verdict_words", "write_csv"]
 

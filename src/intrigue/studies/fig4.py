@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, final
 
-from intrigue.studies.atari_study import NOMINAL_STEPS, SMOKE, AtariStudy, Rung, Variant, budgets_of, common_words
+from intrigue.scores.stats import mean
+from intrigue.studies.atari.results import Results
+from intrigue.studies.atari.study import NOMINAL_STEPS, SMOKE, AtariStudy, Rung, Variant, budgets_of, common_words
 from intrigue.studies.base import SCORE_COLUMNS, Budget, Conclusion, Row, Verdict
-from intrigue.studies.curve_names import Name
-from intrigue.studies.judging import difference, figure, ordered, span
+from intrigue.studies.common.arm_names import Name
+from intrigue.studies.common.verdicts import difference, figure, ordered, span
+from intrigue.studies.common.versus import measured, others_than, versus_best
 from intrigue.studies.registry import register_study
-from intrigue.studies.results import Results
-from intrigue.studies.stats import mean
-from intrigue.studies.versus import measured, others_than, versus_best
 
 NAMED_GAMES = ("Gopher", "KungFuMaster")  # by the text
 GAMES = (*NAMED_GAMES, "Breakout", "Jamesbond", "Krull", "UpNDown")

@@ -23,9 +23,9 @@ from intrigue.scores import Interval, difference_interval, joint_interval, seeds
 from intrigue.scores.aggregate import Scores
 from intrigue.scores.urlb import EXPERTS
 from intrigue.studies.base import SCORE_COLUMNS, Budget, Conclusion, Row, Verdict
-from intrigue.studies.judging import difference, ordered, span
+from intrigue.studies.common.verdicts import difference, ordered, span
 from intrigue.studies.registry import register_study
-from intrigue.studies.urlb_methods import (
+from intrigue.studies.urlb.methods import (
     FINETUNE_FRAMES,
     METHODS,
     OURS,
@@ -35,10 +35,10 @@ from intrigue.studies.urlb_methods import (
     method_of,
     with_several,
 )
-from intrigue.studies.urlb_picture import draw_tunings
-from intrigue.studies.urlb_results import TunedResults
-from intrigue.studies.urlb_study import Rung, UrlbStudy, budgets_of
-from intrigue.studies.urlb_table import missing, protocol, returns_text
+from intrigue.studies.urlb.plots import draw_tunings
+from intrigue.studies.urlb.results import TunedResults
+from intrigue.studies.urlb.study import Rung, UrlbStudy, budgets_of
+from intrigue.studies.urlb.table import missing, protocol, returns_text
 
 # Ours: two of each domain; in all of them the paper prints NNM above APT.
 TASKS = (

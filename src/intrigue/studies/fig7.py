@@ -17,7 +17,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, final
 
-from intrigue.studies.atari_study import (
+from intrigue.scores.stats import mean
+from intrigue.studies.atari.results import Results
+from intrigue.studies.atari.study import (
     METHODS,
     NOMINAL_STEPS,
     SMOKE,
@@ -28,11 +30,9 @@ from intrigue.studies.atari_study import (
     common_words,
 )
 from intrigue.studies.base import SCORE_COLUMNS, Budget, Conclusion, Row, Verdict
-from intrigue.studies.curve_names import Name
-from intrigue.studies.judging import difference, figure, ordered, scores_text, span
+from intrigue.studies.common.arm_names import Name
+from intrigue.studies.common.verdicts import difference, figure, ordered, scores_text, span
 from intrigue.studies.registry import register_study
-from intrigue.studies.results import Results
-from intrigue.studies.stats import mean
 
 GAMES = ("Jamesbond", "Breakout", "Gopher")  # the first by the text, the others ours
 SIGMA = 0.25  # the paper

@@ -15,10 +15,10 @@ import numpy as np
 
 from intrigue.presets import preset_layer
 from intrigue.report.page import compose_report, save_report
+from intrigue.scores.stats import bootstrap_interval, difference_interval, mean
 from intrigue.studies.base import Arm, Budget, Conclusion, Row, Study, Verdict
-from intrigue.studies.measure import coverage
+from intrigue.studies.common.measure import coverage
 from intrigue.studies.registry import register_study
-from intrigue.studies.stats import bootstrap_interval, difference_interval, mean
 
 WANTED_RATIO = 2.0  # ours: a bonus that does not at least double a random policy's reach is not worth its cost here
 NNM, NONE, RANDOM = "nnmc (knn)", "none", "random policy"

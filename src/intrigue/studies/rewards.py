@@ -18,11 +18,11 @@ from typing import Any, ClassVar, final
 
 from intrigue.presets import preset_layer
 from intrigue.rewards.registry import REWARDS
+from intrigue.scores.stats import mean
 from intrigue.studies.base import Arm, Budget, Conclusion, Row, Study
-from intrigue.studies.measure import coverage, late_mean
+from intrigue.studies.common.measure import coverage, late_mean
 from intrigue.studies.quickstart import RANDOM, control_arms, judged, shown
 from intrigue.studies.registry import register_study
-from intrigue.studies.stats import mean
 
 TASKS = ("rooms", "noisy-tv")
 # Not bonuses of their own: the controls, parts of NGU, and expressions.

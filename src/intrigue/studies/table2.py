@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, final
 
-from intrigue.studies.atari_study import NOMINAL_STEPS, SMOKE, Rung, budgets_of
+from intrigue.studies.atari.paper import CLAIMED_26, GAMES_26, Claim
+from intrigue.studies.atari.recheck import recheck_table2
+from intrigue.studies.atari.score_study import ScoreStudy
+from intrigue.studies.atari.study import NOMINAL_STEPS, SMOKE, Rung, budgets_of
 from intrigue.studies.base import Budget, Conclusion
-from intrigue.studies.paper_atari import CLAIMED_26, GAMES_26, Claim
-from intrigue.studies.recheck import recheck_table2
 from intrigue.studies.registry import register_study
-from intrigue.studies.score_study import ScoreStudy
 
 # Ours: three games that carry the paper's mean, and one in which NNM loses.
 SOME_GAMES = ("Breakout", "Jamesbond", "Gopher", "BankHeist")

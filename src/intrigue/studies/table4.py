@@ -14,13 +14,13 @@ from typing import ClassVar, final
 from intrigue.scores.urlb_published import TASKS_12, tasks_of
 from intrigue.studies.base import Budget, Conclusion, Rechecked
 from intrigue.studies.registry import register_study
-from intrigue.studies.urlb_board import boards
-from intrigue.studies.urlb_methods import FINETUNE_FRAMES, METHODS, PRETRAIN_FRAMES, SCRATCH
-from intrigue.studies.urlb_picture import draw_scores
-from intrigue.studies.urlb_recheck import recheck_table4
-from intrigue.studies.urlb_results import TunedResults
-from intrigue.studies.urlb_study import Rung, UrlbStudy, budgets_of
-from intrigue.studies.urlb_table import TunedTable
+from intrigue.studies.urlb.methods import FINETUNE_FRAMES, METHODS, PRETRAIN_FRAMES, SCRATCH
+from intrigue.studies.urlb.paper_table import boards
+from intrigue.studies.urlb.plots import draw_scores
+from intrigue.studies.urlb.recheck import recheck_table4
+from intrigue.studies.urlb.results import TunedResults
+from intrigue.studies.urlb.study import Rung, UrlbStudy, budgets_of
+from intrigue.studies.urlb.table import TunedTable
 
 # The control, the methods the paper ran itself, and the other readings of its own.
 SOME = (SCRATCH, "Disagreement", "APT", "NNM", "NNM ensemble", "NNM centered")
@@ -41,7 +41,7 @@ class Table4(UrlbStudy, Rechecked):
     budgets: ClassVar[Mapping[str, Budget]] = budgets_of(RUNGS)
 
     def judge(self, results: TunedResults) -> Conclusion:
-        """The table as in `urlb_table`, beneath the paper's own as in `urlb_board`."""
+        """The table as in `table`, beneath the paper's own as in `paper_table`."""
         table = TunedTable(results)
         return replace(table.conclude(), boards=boards(table))
 

@@ -22,12 +22,12 @@ from intrigue.presets import preset_layer
 from intrigue.presets.urlb_setting import SNAPSHOTS, laptop_sized
 from intrigue.run.folder import RunFolder
 from intrigue.scores.urlb_published import domain_of
+from intrigue.studies.atari.results import SMALL
 from intrigue.studies.base import Arm, Budget, Conclusion, FromFiles, Study
-from intrigue.studies.curve_names import Name
-from intrigue.studies.results import SMALL
-from intrigue.studies.urlb_methods import METHODS, SCRATCH
-from intrigue.studies.urlb_results import TunedResults, tuned_results, write_scores
-from intrigue.studies.urlb_runs import RESULTS, Tuning, export, gathered, read
+from intrigue.studies.common.arm_names import Name
+from intrigue.studies.urlb.methods import METHODS, SCRATCH
+from intrigue.studies.urlb.results import TunedResults, tuned_results, write_scores
+from intrigue.studies.urlb.runs import RESULTS, Tuning, export, gathered, read
 
 # Ours: models a quarter as large, as `nnm-urlb-small`.
 SMALL_MODELS = {"reward.feature_dim": 128, "reward.hidden": 256}

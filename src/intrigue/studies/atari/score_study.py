@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from intrigue.studies.atari_study import AtariStudy, Variant
-from intrigue.studies.atari_table import ScoreTable
+from intrigue.studies.atari.paper import Claim
+from intrigue.studies.atari.results import Results
+from intrigue.studies.atari.study import AtariStudy, Variant
+from intrigue.studies.atari.table import ScoreTable
 from intrigue.studies.base import Conclusion, Rechecked
-from intrigue.studies.paper_atari import Claim
-from intrigue.studies.results import Results
 
 
 class ScoreStudy(AtariStudy, Rechecked):
@@ -24,5 +24,5 @@ class ScoreStudy(AtariStudy, Rechecked):
     )
 
     def judge(self, results: Results) -> Conclusion:
-        """The table as in `atari_table`."""
+        """The table as in `table`."""
         return ScoreTable(results, self.games, self.claimed).conclude()

@@ -16,9 +16,9 @@ import numpy as np
 from intrigue.report.charts import COLORS, drawing, finish, legend_below, new_figure, short_count
 from intrigue.run.atomic import write_file
 from intrigue.scores import ATARI_57
-from intrigue.studies.curve_names import Name
-from intrigue.studies.curves import Array, Curve
-from intrigue.studies.results import Results
+from intrigue.studies.atari.results import Results
+from intrigue.studies.common.arm_names import Name
+from intrigue.studies.common.curves import Array, Curve
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -18,8 +18,8 @@ import numpy as np
 from intrigue.errors import ConfigError
 from intrigue.scores import normalised
 from intrigue.scores.aggregate import Scores
-from intrigue.studies.curve_names import Name
-from intrigue.studies.curves import Curve
+from intrigue.studies.common.arm_names import Name
+from intrigue.studies.common.curves import Curve
 
 SMALL = "-small"
 LEFT_BEHIND = 0.5  # ours: share of the longest run's steps below which a run is left out rather than waited for

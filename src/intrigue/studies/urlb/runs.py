@@ -4,7 +4,7 @@
     wall_seconds, environments
 
 One row per evaluation, so the last of a run is its score and all of them are its learning curve. `preset` and `changes`
-are those of the pre-training (`curve_names`), `snapshot_frames` is how long that was; 0 is a run from scratch.
+are those of the pre-training (`arm_names`), `snapshot_frames` is how long that was; 0 is a run from scratch.
 `return_std` is over the episodes of one evaluation, not over seeds. `wall_seconds` are the fine-tuning's own.
 `environments` is how many the fine-tuning stepped, URLB's being one; `changes` has `pool.num_envs` where the
 pre-training stepped several, and `finetune.num_envs` where the fine-tuning stepped another number.
@@ -31,8 +31,8 @@ from intrigue.run.logging.csv_files import read_metrics
 from intrigue.run.seed_folder import seed_runs
 from intrigue.scores.urlb import EXPERTS
 from intrigue.scores.urlb_published import domain_of
-from intrigue.studies.curve_names import Name, name_of
-from intrigue.studies.curves import Array, Curve, runs_below
+from intrigue.studies.common.arm_names import Name, name_of
+from intrigue.studies.common.curves import Array, Curve, runs_below
 
 COLUMNS = (
     "domain", "task", "preset", "changes", "seed", "snapshot_frames", "finetune_frames", "return_mean", "return_std",
@@ -136,7 +136,7 @@ def read(path: Path) -> list[Tuning]:
     missing = [name for name in NEEDED if name not in (table.fieldnames or ())]
     if missing:
         raise ConfigError(
-            f"{path} lacks the columns {', '.join(missing)}. Accepted: what `intrigue.studies.urlb_runs.export` "
+            f"{path} lacks the columns {', '.join(missing)}. Accepted: what `intrigue.studies.urlb.runs.export` "
             f"writes, {', '.join(COLUMNS)}; {', '.join(NEEDED)} are needed."
         )
     points: dict[tuple[str, Name, int, int], list[tuple[float, float]]] = {}

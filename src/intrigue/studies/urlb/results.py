@@ -20,10 +20,10 @@ from intrigue.errors import ConfigError
 from intrigue.scores.aggregate import Scores
 from intrigue.scores.urlb import EXPERTS
 from intrigue.scores.urlb_published import TASKS_12, domain_of
-from intrigue.studies.curve_names import Name
-from intrigue.studies.results import LEFT_BEHIND, SMALL
-from intrigue.studies.urlb_methods import FINETUNE_FRAMES, PRETRAIN_FRAMES, environments_of, method_of
-from intrigue.studies.urlb_runs import Tuning
+from intrigue.studies.atari.results import LEFT_BEHIND, SMALL
+from intrigue.studies.common.arm_names import Name
+from intrigue.studies.urlb.methods import FINETUNE_FRAMES, PRETRAIN_FRAMES, environments_of, method_of
+from intrigue.studies.urlb.runs import Tuning
 
 SCORE_HEADER = (
     "task", "preset", "changes", "seed", "snapshot_frames", "finetune_frames", "score", "normalized", "environments",

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from intrigue.scores.urlb_published import PAPER_12, RERUN, Column
-from intrigue.studies.curve_names import Name
+from intrigue.studies.common.arm_names import Name
 
 PRETRAIN_FRAMES, FINETUNE_FRAMES = 2_000_000, 100_000  # URLB, and the paper's text
 

@@ -17,11 +17,11 @@ from intrigue.run.atomic import write_file
 from intrigue.scores import AGGREGATES, seeds_interval
 from intrigue.scores.urlb import EXPERTS
 from intrigue.scores.urlb_published import DOMAINS, Column, domain_of, shares, tasks_of
-from intrigue.studies.atari_picture import mean_curve
-from intrigue.studies.curve_names import Name
-from intrigue.studies.urlb_methods import Method, method_of, with_one, with_several
-from intrigue.studies.urlb_results import TunedResults
-from intrigue.studies.urlb_table import TunedTable
+from intrigue.studies.atari.plots import mean_curve
+from intrigue.studies.common.arm_names import Name
+from intrigue.studies.urlb.methods import Method, method_of, with_one, with_several
+from intrigue.studies.urlb.results import TunedResults
+from intrigue.studies.urlb.table import TunedTable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

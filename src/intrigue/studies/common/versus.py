@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from intrigue.scores import Interval
+from intrigue.scores.stats import bootstrap_interval, mean
+from intrigue.studies.atari.results import Results
 from intrigue.studies.base import Row
-from intrigue.studies.curve_names import Name
-from intrigue.studies.judging import difference, scores_text, span
-from intrigue.studies.results import Results
-from intrigue.studies.stats import bootstrap_interval, mean
+from intrigue.studies.common.arm_names import Name
+from intrigue.studies.common.verdicts import difference, scores_text, span
 
 
 def measured(results: Results, game: str, names: Sequence[Name]) -> list[Row]:

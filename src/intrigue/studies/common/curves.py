@@ -31,7 +31,7 @@ from intrigue.run.folder import RunFolder, read_config
 from intrigue.run.logging.csv_files import read_episodes, read_metrics
 from intrigue.run.logging.journal import WINDOW
 from intrigue.scores.tables import reference_of
-from intrigue.studies.curve_names import Name, name_of
+from intrigue.studies.common.arm_names import Name, name_of
 
 EVERY = 16_384  # steps: one rollout of 128 environments x 128 steps
 COLUMNS = (
@@ -136,8 +136,8 @@ def read(path: Path) -> list[Curve]:
     missing = [name for name in NEEDED if name not in (table.fieldnames or ())]
     if missing:
         raise ConfigError(
-            f"{path} lacks the columns {', '.join(missing)}. Accepted: what `intrigue.studies.curves.export` writes, "
-            f"{', '.join(COLUMNS)}; {', '.join(NEEDED)} are needed."
+            f"{path} lacks the columns {', '.join(missing)}. Accepted: what `intrigue.studies.common.curves.export` "
+            f"writes, {', '.join(COLUMNS)}; {', '.join(NEEDED)} are needed."
         )
     points: dict[tuple[str, Name, int], list[tuple[float, float]]] = {}
     for number, row in enumerate(table, start=2):

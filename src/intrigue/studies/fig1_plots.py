@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from intrigue.studies.toy import Array, Fig1Numbers
+from intrigue.studies.fig1_numbers import Array, Fig1Numbers
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

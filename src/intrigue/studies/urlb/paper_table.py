@@ -5,7 +5,7 @@
                  rerun 313 ± 8    166 ± 9
                  ours  562        319
 
-All twelve tasks are there, whatever was run: `urlb_table` judges what was.
+All twelve tasks are there, whatever was run: `table` judges what was.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from intrigue.report.charts import short_count
 from intrigue.scores.urlb import EXPERTS
 from intrigue.scores.urlb_published import DOMAINS, PAPER_12, domain_of, tasks_of
 from intrigue.studies.base import Board
-from intrigue.studies.urlb_methods import FINETUNE_FRAMES, METHODS, PRETRAIN_FRAMES, method_of
-from intrigue.studies.urlb_results import TunedResults
-from intrigue.studies.urlb_table import TunedTable, returns_text
+from intrigue.studies.urlb.methods import FINETUNE_FRAMES, METHODS, PRETRAIN_FRAMES, method_of
+from intrigue.studies.urlb.results import TunedResults
+from intrigue.studies.urlb.table import TunedTable, returns_text
 
 ABSENT = "-"
 

@@ -35,8 +35,8 @@ import torch
 from torch import Tensor
 
 from intrigue.nuclear import nuclear_norm, nuclear_score
+from intrigue.scores.stats import probability_of_improvement
 from intrigue.seeds import derive_seed
-from intrigue.studies.stats import probability_of_improvement
 
 Array: TypeAlias = npt.NDArray[np.float64]
 

@@ -19,14 +19,14 @@ import numpy as np
 from intrigue.scores import AGGREGATES, PAPER_26, joint_interval, seeds_interval, superhuman
 from intrigue.scores import difference_interval as aggregate_difference
 from intrigue.scores.aggregate import Scores
-from intrigue.studies.atari_study import METHODS, NOMINAL_STEPS, common_words, listed
+from intrigue.scores.stats import bootstrap_interval
+from intrigue.scores.stats import mean as plain_mean
+from intrigue.studies.atari.paper import Claim, figures, raw_scores, strictly_best
+from intrigue.studies.atari.results import Results
+from intrigue.studies.atari.study import METHODS, NOMINAL_STEPS, common_words, listed
 from intrigue.studies.base import SCORE_COLUMNS, Conclusion, Row
-from intrigue.studies.curve_names import Name
-from intrigue.studies.judging import difference, ordered, reached, scores_text, span
-from intrigue.studies.paper_atari import Claim, figures, raw_scores, strictly_best
-from intrigue.studies.results import Results
-from intrigue.studies.stats import bootstrap_interval
-from intrigue.studies.stats import mean as plain_mean
+from intrigue.studies.common.arm_names import Name
+from intrigue.studies.common.verdicts import difference, ordered, reached, scores_text, span
 
 OURS, RIVALS = "NNM", ("Disagreement", "ICM")
 FIELDS = {"mean": "mean", "median": "median", "IQM": "iqm"}

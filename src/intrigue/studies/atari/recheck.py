@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from intrigue.scores import ATARI_57, PAPER_26, PRINTED, above_human, games_interval
-from intrigue.studies.base import Conclusion, Row, Verdict
-from intrigue.studies.paper_atari import (
+from intrigue.studies.atari.paper import (
     CLAIMED_26,
     CLAIMED_57,
     GAMES_26,
@@ -25,6 +24,7 @@ from intrigue.studies.paper_atari import (
     raw_scores,
     strictly_best,
 )
+from intrigue.studies.base import Conclusion, Row, Verdict
 
 COLUMNS = {
     "quantity": "quantity",

@@ -13,8 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from intrigue.scores import Interval
-from intrigue.studies import stats
+from intrigue.scores import Interval, stats
 from intrigue.studies.base import Verdict
 
 

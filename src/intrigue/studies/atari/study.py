@@ -20,11 +20,11 @@ from intrigue.presets import preset_layer
 from intrigue.presets.atari_setting import laptop_sized
 from intrigue.presets.atari_small import SMALL_MODELS
 from intrigue.run.folder import RunFolder
-from intrigue.studies.atari_picture import draw_curves
+from intrigue.studies.atari.plots import draw_curves
+from intrigue.studies.atari.results import SMALL, Results, results_of, write_scores
 from intrigue.studies.base import Arm, Budget, Conclusion, FromFiles, Study
-from intrigue.studies.curve_names import Name
-from intrigue.studies.curves import EVERY, Curve, export, gathered, read
-from intrigue.studies.results import SMALL, Results, results_of, write_scores
+from intrigue.studies.common.arm_names import Name
+from intrigue.studies.common.curves import EVERY, Curve, export, gathered, read
 
 NOMINAL_STEPS = 100_000_000  # DIS run.py num_timesteps; the paper says only that it follows those settings
 # Ours: one short rollout of random steps, one pass over each that follows.

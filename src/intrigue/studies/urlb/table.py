@@ -19,13 +19,13 @@ import numpy as np
 
 from intrigue.scores import AGGREGATES, difference_interval, joint_interval, seeds_interval
 from intrigue.scores.aggregate import Scores
+from intrigue.scores.stats import mean, std
 from intrigue.scores.urlb_published import DOMAINS, TASKS_12, Column, domain_of, shares, tasks_of
-from intrigue.studies.atari_study import listed
+from intrigue.studies.atari.study import listed
 from intrigue.studies.base import Conclusion, Row, Verdict
-from intrigue.studies.curve_names import Name
-from intrigue.studies.judging import difference, ordered, reached, span
-from intrigue.studies.stats import mean, std
-from intrigue.studies.urlb_methods import (
+from intrigue.studies.common.arm_names import Name
+from intrigue.studies.common.verdicts import difference, ordered, reached, span
+from intrigue.studies.urlb.methods import (
     FINETUNE_FRAMES,
     METHODS,
     OURS,
@@ -36,7 +36,7 @@ from intrigue.studies.urlb_methods import (
     label_of,
     method_of,
 )
-from intrigue.studies.urlb_results import TunedResults
+from intrigue.studies.urlb.results import TunedResults
 
 COLUMNS = {
     "quantity": "quantity",

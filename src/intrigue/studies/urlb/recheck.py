@@ -25,7 +25,7 @@ from intrigue.scores.urlb_published import (
     tasks_of,
 )
 from intrigue.studies.base import Conclusion, Row, Verdict
-from intrigue.studies.urlb_table import CLAIMED_BEST
+from intrigue.studies.urlb.table import CLAIMED_BEST
 
 COLUMNS = {
     "quantity": "quantity",

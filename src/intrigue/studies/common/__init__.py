@@ -1,0 +1,1 @@
+"""What studies share: scores of runs, names of arms, verdicts."""

@@ -1,0 +1,1 @@
+"""Tables and pictures of the Unsupervised RL Benchmark."""
