@@ -25,8 +25,8 @@ import gymnasium as gym
 import numpy as np
 import torch
 
-from intrigue.bench.interleaved import medians
 from intrigue.bench.reward_costs import SPACES, make_curiosity, random_rollout
+from intrigue.bench.timing import medians
 from intrigue.config.curiosity import CuriosityConfig
 from intrigue.curiosity.curiosity import Curiosity
 from intrigue.nn.knn import RingMemory

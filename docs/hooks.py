@@ -5,7 +5,8 @@ from __future__ import annotations
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
-from intrigue.cards import card_page, files_of
+from generate.cards import card_page, files_of
+from generate.spaces_grid import grid_page, spaces_section
 from intrigue.rewards.registry import REWARDS
 
 GRID = "rewards/spaces.md"
@@ -24,9 +25,6 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """The pages themselves."""
-    # Asking rewards what they serve imports them, and torch; reading their cards does not.
-    from intrigue.support import grid_page, spaces_section
-
     grouped = files_of(REWARDS.declarations())
     for stem, registered in grouped.items():
         page = card_page(registered, spaces_section(registered[0].name), list(grouped))

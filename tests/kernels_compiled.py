@@ -23,7 +23,7 @@ from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 
-from intrigue.nuclear import fused
+from intrigue.nuclear import triton_path
 from intrigue.nuclear.source import stack_source
 from intrigue.ops import first_layer_kernels, output_layer_kernels, philox_kernel, tf32x3_kernel, topk_kernel
 from intrigue.ops.adam import Outlook, descend, look_ahead
@@ -82,7 +82,7 @@ def dice() -> None:
 
 
 def nuclear(*shape: int, center: str = "none") -> None:
-    fused.norms(stack_source(torch.zeros(shape)), "ratio", center)
+    triton_path.norms(stack_source(torch.zeros(shape)), "ratio", center)
 
 
 # Sizes of URLB's networks, of the widest that kernels take, which need most of a GPU, and others that take fewer warps.

@@ -18,7 +18,7 @@ from typing import Literal, TypeAlias
 import torch
 from torch import Generator, Tensor
 
-from intrigue.seeds import derive_seed
+from intrigue.seeding import derive_seed
 from intrigue.state import State
 
 STREAM_NAMES = ("act", "update", "reward", "noise", "skill", "eval")

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from intrigue.bench import train_replay, train_rollouts
+from intrigue.bench import train_off_policy, train_on_policy
+from intrigue.bench.off_policy_engines import OneByOne
 from intrigue.bench.phase_clock import PhaseClock
-from intrigue.bench.replay_engine import OneByOne
 from intrigue.bench.together_engine import engine_of
-from intrigue.bench.train_replay import Timed, back_to_back, fill, projection, speeds, train
+from intrigue.bench.train_off_policy import Timed, back_to_back, fill, projection, speeds, train
 from intrigue.cli import main
 from intrigue.config.run import resolve
 from intrigue.presets import preset_layer
@@ -31,8 +31,8 @@ TINY = {
 
 @pytest.fixture(autouse=True)
 def _short_ceilings(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(train_replay, "CEILING_SECONDS", 0.1)
-    monkeypatch.setattr(train_rollouts, "CEILING_SECONDS", 0.1)
+    monkeypatch.setattr(train_off_policy, "CEILING_SECONDS", 0.1)
+    monkeypatch.setattr(train_on_policy, "CEILING_SECONDS", 0.1)
     # The small presets ask for two threads; tests share the cores with others.
     monkeypatch.setattr(driver, "use_threads", lambda wanted: wanted)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from conftest import TINY
-from intrigue.bench import env, rewards, score, train_rollouts
+from intrigue.bench import env, rewards, score, train_on_policy
 from intrigue.cli import main
 from intrigue.cli.places import file_problems, folder_problems
 from intrigue.config.run import resolve
@@ -57,7 +57,7 @@ def test_the_folders_of_a_film_are_made(run, place, film) -> None:
         (score, "rows", ["score", "--small"], ["--json", "--csv"]),
         (rewards, "costs", ["rewards", "rnd"], ["--json"]),
         (env, "bare_rate", ["env", "rooms"], ["--json"]),
-        (train_rollouts, "measured", ["train", "--preset", "quickstart"], ["--json"]),
+        (train_on_policy, "measured", ["train", "--preset", "quickstart"], ["--json"]),
     ],
 )
 def test_a_bench_refuses_its_file_before_it_measures(place, monkeypatch, capsys, work, name, arguments, options):

@@ -13,7 +13,7 @@ from intrigue.envs.pool.config import PoolConfig
 from intrigue.envs.pool.pool import Pool, make_pool
 from intrigue.envs.registry import ENVS, split_id
 from intrigue.errors import ConfigError, SnapshotUnsupported
-from intrigue.seeds import SEED_LIMIT, derive_seed
+from intrigue.seeding import SEED_LIMIT, derive_seed
 from intrigue.spaces import ActionSpec, Array, make_spaces
 from intrigue.state import from_bytes, to_bytes
 

@@ -9,12 +9,12 @@ from mkdocs.config import load_config
 from mkdocs.structure.files import Files
 from page_blocks import ROOT
 
+from generate.cards import card_page, files_of, prose, read_card, symbols, variants_of
+from generate.spaces_grid import ACTIONS, OBSERVATIONS, Served, grid_page, served, spaces_section
 from intrigue import Curiosity
-from intrigue.cards import card_page, files_of, prose, read_card, symbols, variants_of
 from intrigue.catalogue import citation
 from intrigue.errors import ConfigError
 from intrigue.rewards.registry import REWARDS
-from intrigue.support import ACTIONS, OBSERVATIONS, Served, grid_page, served, spaces_section
 
 NAMES = REWARDS.names()
 FILES = files_of(REWARDS.declarations())

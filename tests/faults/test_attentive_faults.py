@@ -35,7 +35,7 @@ from intrigue.envs.pool.config import PoolConfig
 from intrigue.envs.pool.pool import Pool, make_pool
 from intrigue.envs.registry import ENVS
 from intrigue.errors import EnvironmentFault, RunError
-from intrigue.seeds import derive_seed
+from intrigue.seeding import derive_seed
 
 __all__ = ["_nothing_stays_behind"]
 

@@ -19,7 +19,7 @@ from intrigue.envs.pool.config import PoolConfig
 from intrigue.envs.pool.pool import Pool, make_pool
 from intrigue.envs.registry import ENVS
 from intrigue.errors import ConfigError, EnvironmentFault, RunError
-from intrigue.seeds import derive_seed
+from intrigue.seeding import derive_seed
 
 SEED = 11
 NUM_ENVS = 5
@@ -322,7 +322,7 @@ from pathlib import Path
 import numpy as np
 from intrigue.envs.pool.config import PoolConfig
 from intrigue.envs.pool.pool import make_pool
-from intrigue.seeds import derive_seed
+from intrigue.seeding import derive_seed
 
 plugin, mode, where = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
 options = {"mode": mode, "victim": derive_seed(11, "env", 3)}

@@ -28,7 +28,7 @@ from intrigue.run.driver import start
 from intrigue.run.folder import RunFolder
 from intrigue.run.lock import RunLock
 from intrigue.run.multi_seed import Plan, resume_seeds, start_seeds
-from intrigue.seeds import derive_seed
+from intrigue.seeding import derive_seed
 
 SEEDS = (0, 1, 2)
 STEPS = 120

@@ -13,7 +13,7 @@ from intrigue.agents.random import RandomAgent, RandomConfig
 from intrigue.envs.make import make_env
 from intrigue.envs.pool.config import PoolConfig
 from intrigue.envs.pool.pool import make_pool
-from intrigue.seeds import derive_seed
+from intrigue.seeding import derive_seed
 from intrigue.training.rollout_collector import Collector
 
 STEPS = 11

@@ -7,7 +7,7 @@ import torch
 
 from intrigue.config.run import resolve
 from intrigue.envs.make import make_env
-from intrigue.seeds import derive_seed
+from intrigue.seeding import derive_seed
 from intrigue.training.build import build
 
 LAYER = {

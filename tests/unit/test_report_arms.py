@@ -13,8 +13,8 @@ from report_folders import config_of, visits_of, write_run
 from intrigue.config.run import resolve
 from intrigue.errors import CheckpointError, ConfigError
 from intrigue.presets import preset_layer
-from intrigue.report.advice import plain_commands
 from intrigue.report.arms import sort_tasks
+from intrigue.report.commands import plain_commands
 from intrigue.report.numbers import coverage, of_arm
 from intrigue.report.page import find_runs, read_tasks
 from intrigue.report.record import read_record

@@ -14,10 +14,10 @@ from intrigue.report.arms import sort_tasks
 from intrigue.report.curves import POINTS, curve_of, mean_line, thinned
 from intrigue.report.headline import headline
 from intrigue.report.numbers import estimate, frames_per_step, success_text
+from intrigue.report.random_baseline import cap_note, simulate, with_random_policy
 from intrigue.report.record import RunRecord, read_record
-from intrigue.report.reference import cap_note, simulate, with_random_policy
 from intrigue.report.tables import number_table
-from intrigue.report.wording import count, figure_text, number, percent, visible
+from intrigue.report.text import count, figure_text, number, percent, visible
 
 
 def task_of(*paths):
@@ -146,7 +146,7 @@ def test_a_random_policy_is_added_only_where_none_is_given(tmp_path):
 
 
 def test_a_capped_simulation_says_so(tmp_path, monkeypatch):
-    monkeypatch.setattr("intrigue.report.reference.STEP_CAP", 100)
+    monkeypatch.setattr("intrigue.report.random_baseline.STEP_CAP", 100)
     task = with_random_policy(task_of(write_run(tmp_path / "n", config_of(), visits=visits_of(19))))
     assert "simulated for 100 steps, while the longest run here has 400" in (cap_note(task.arms) or "")
 

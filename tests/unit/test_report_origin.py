@@ -11,8 +11,8 @@ import pytest
 from report_folders import config_of, visits_of, write_pretraining, write_run, write_tuning
 
 from intrigue.datasets.sealed_folder import seal
-from intrigue.report.advice import plain_commands, repeat_commands
 from intrigue.report.arms import Task, sort_tasks
+from intrigue.report.commands import plain_commands, repeat_commands
 from intrigue.report.origin import read_origin
 from intrigue.report.page import compose_report
 from intrigue.report.record import read_record

@@ -7,7 +7,7 @@ import torch
 
 from conftest import same_state
 from intrigue.rng import STREAM_NAMES, Streams, seeded_construction
-from intrigue.seeds import SEED_LIMIT, derive_seed
+from intrigue.seeding import SEED_LIMIT, derive_seed
 
 
 def draws(streams, name, count=5):

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 import torch
 
 from intrigue.agents.ppo import PPO, PPOConfig
-from intrigue.bench.interleaved import medians
 from intrigue.bench.memory import peak_bytes
+from intrigue.bench.timing import medians
 from intrigue.config.curiosity import CuriosityConfig
 from intrigue.curiosity.curiosity import Curiosity
 from intrigue.ops.precision import exact_float32

@@ -21,9 +21,9 @@ import torch
 import tyro
 from torch import Tensor
 
-from intrigue.bench.interleaved import captured, medians, seconds_once
 from intrigue.bench.machine import machine
 from intrigue.bench.matrices import FAMILIES, exact_score
+from intrigue.bench.timing import captured, medians, seconds_once
 from intrigue.cli.places import refuse_files, write_text
 from intrigue.nuclear import choose_method, nuclear_score
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from intrigue.bench.off_policy_engines import Engine, OneByOne
 from intrigue.bench.phase_clock import PhaseClock
-from intrigue.bench.replay_engine import Engine, OneByOne
 from intrigue.training.off_policy import ReplayParts
 from intrigue.training.stacked.eligible import refusal
 from intrigue.training.stacked.trainer import Cohort

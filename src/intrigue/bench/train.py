@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from intrigue.bench import train_replay, train_rollouts
+from intrigue.bench import train_off_policy, train_on_policy
 from intrigue.cli.places import refuse_files, write_text
 from intrigue.cli.seed_option import parse_seeds
 from intrigue.config.compatibility import replays
@@ -65,11 +65,11 @@ def command(
     refuse_files(json=json_file)
     if from_replay:
         numbers = parse_seeds(seeds) if seeds is not None else [cfg.run.seed]
-        figures = train_replay.measured(cfg, preset, numbers, updates)
-        told = train_replay.told(figures)
+        figures = train_off_policy.measured(cfg, preset, numbers, updates)
+        told = train_off_policy.told(figures)
     else:
-        figures = train_rollouts.measured(cfg, preset, rollouts or ROLLOUTS)
-        told = train_rollouts.told(figures)
+        figures = train_on_policy.measured(cfg, preset, rollouts or ROLLOUTS)
+        told = train_on_policy.told(figures)
     sys.stdout.write(told)
     if json_file is not None:
         write_text(json_file, json.dumps(figures, indent=1) + "\n")

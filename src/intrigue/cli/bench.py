@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 
-from intrigue.cli.shell import call
+from intrigue.cli.options import call
 from intrigue.errors import ConfigError, unknown_name
 
 TARGETS = {

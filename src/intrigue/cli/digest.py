@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from intrigue.cli.shell import RunDir, call
+from intrigue.cli.options import RunDir, call
 
 
 def digest(folder: RunDir) -> int:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import tyro
 
-from intrigue.cli.shell import Json, Switch, call
+from intrigue.cli.options import Json, Switch, call
 
 
 def doctor(
@@ -24,7 +24,7 @@ def doctor(
       intrigue doctor
       intrigue doctor --no-test --json
     """
-    from intrigue.diagnosis import examine, self_test
+    from intrigue.cli.diagnosis import examine, self_test
 
     findings = examine()
     checks = [] if no_test else list(self_test(lambda text: sys.stderr.write(f"{text}\n")))

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from intrigue.cli.shell import Json, RunDir, call, shown
+from intrigue.cli.options import Json, RunDir, call, shown
 
 
 def export(

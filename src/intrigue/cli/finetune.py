@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from intrigue.cli.shell import Json, Plugins, Quiet, RunDir, Whole, WholeOrNone, call, shown
+from intrigue.cli.options import Json, Plugins, Quiet, RunDir, Whole, WholeOrNone, call, shown
 from intrigue.cli.tuned import mean_sentence, sentence
 from intrigue.config.plugins import add_plugin
 from intrigue.errors import ConfigError, Problem

@@ -8,9 +8,9 @@ from typing import Annotated
 
 import tyro
 
-from intrigue.cli.shell import Plugins, call
+from intrigue.cli.options import Plugins, call
 from intrigue.config.plugins import add_plugin
-from intrigue.report.wording import visible
+from intrigue.report.text import visible
 
 RunDirs = Annotated[
     tyro.conf.Positional[tuple[Path, ...]],

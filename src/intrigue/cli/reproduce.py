@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
+from intrigue.cli.options import Json, Switch, Whole, call
 from intrigue.cli.places import folder_problems
-from intrigue.cli.shell import Json, Switch, Whole, call
 from intrigue.errors import ConfigError, Problem
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from intrigue.cli.overrides import Arguments, parse
+from intrigue.cli.arguments import Arguments, parse
 from intrigue.cli.seed_option import parse_seeds
 from intrigue.cli.train_help import print_help
 from intrigue.config.plugins import add_plugin, add_selected_plugin
@@ -34,7 +34,7 @@ def main(argv: list[str]) -> int:
         json.dump(config.to_json(), sys.stdout, indent=2)
         sys.stdout.write("\n")
         return 0
-    from intrigue.cli.shell import shown
+    from intrigue.cli.options import shown
     from intrigue.datasets.load import given_episodes
     from intrigue.run.driver import start
     from intrigue.run.multi_seed import Plan, start_seeds

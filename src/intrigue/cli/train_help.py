@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from intrigue.cli.overrides import Arguments
+from intrigue.cli.arguments import Arguments
 from intrigue.config.reward_expression import as_reward
 from intrigue.config.run import DEFAULT_NAMES, PLAIN, RunConfig, declaration_of, resolve
 from intrigue.config.schema import describe, fields_of

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from intrigue.cli.shell import Json, RunDir, call
+from intrigue.cli.options import Json, RunDir, call
 from intrigue.errors import CheckpointError
 
 

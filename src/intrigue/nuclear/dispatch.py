@@ -14,7 +14,7 @@ from typing import Literal, cast, get_args
 
 import torch
 
-from intrigue.nuclear.contract import MatrixError, check_option
+from intrigue.nuclear.inputs import MatrixError, check_option
 from intrigue.nuclear.native import library
 from intrigue.ops.triton_support import INTERPRETED, triton_lacks, triton_works
 

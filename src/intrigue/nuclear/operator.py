@@ -36,9 +36,9 @@ def _nuclear(z: Tensor, form: Form, center: Center, method: str) -> Tensor:
     n, m = z.shape[-2:]
     method = resolve_method(method, z.device, z.dtype, n, m)
     if method == "triton":
-        from intrigue.nuclear import fused  # Triton is optional, and slow to import.
+        from intrigue.nuclear import triton_path  # Triton is optional, and slow to import.
 
-        return fused.norms(stack_source(z), form, center).reshape(z.shape[:-2])
+        return triton_path.norms(stack_source(z), form, center).reshape(z.shape[:-2])
     if method == "native":
         found = native.norms(stack_source(_widened(z)), center)
     else:
@@ -51,9 +51,9 @@ def _nuclear_gathered(query: Tensor, table: Tensor, index: Tensor, form: Form, c
     n, m = index.shape[1] + 1, query.shape[1]
     method = resolve_method(method, query.device, query.dtype, n, m)
     if method == "triton" and n <= m:
-        from intrigue.nuclear import fused
+        from intrigue.nuclear import triton_path
 
-        return fused.norms(gathered_source(rows), form, center)
+        return triton_path.norms(gathered_source(rows), form, center)
     if method == "native":
         found = native.norms(gathered_source(Gathered(_widened(query), _widened(table), index)), center)
         return _formed(found, form, n, m).to(result_dtype(query.dtype))

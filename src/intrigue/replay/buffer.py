@@ -14,7 +14,7 @@ from intrigue.replay.ring import row_layout
 from intrigue.replay.sampling import Drawn, Episodes, Priorities, draw_transitions, importance_weights
 from intrigue.replay.step_store import Keep, Taken
 from intrigue.replay.windows import as_steps, as_tuples
-from intrigue.seeds import derive_seed
+from intrigue.seeding import derive_seed
 from intrigue.spaces import Array, Spaces
 from intrigue.state import State
 from intrigue.types import Extras, Transitions

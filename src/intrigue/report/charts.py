@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from intrigue.errors import ConfigError
 from intrigue.report.arms import Arm
 from intrigue.report.curves import curve_of, line_of, thinned
-from intrigue.report.wording import LEGEND_TEXT_LIMIT, figure_text
+from intrigue.report.text import LEGEND_TEXT_LIMIT, figure_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from intrigue.envs.registry import split_id
 from intrigue.report.arms import MAZE_FAMILIES, Arm
 from intrigue.report.numbers import coverage, last_return, of_arm, success_text
-from intrigue.report.wording import count, number, percent, plural
+from intrigue.report.text import count, number, percent, plural
 
 NUCLEAR = ("nnm", "nnmc")
 

@@ -16,7 +16,7 @@ from intrigue.envs.maze import Maze
 from intrigue.report.arms import Arm
 from intrigue.report.charts import new_figure
 from intrigue.report.numbers import coverage, of_arm
-from intrigue.report.wording import figure_text, percent
+from intrigue.report.text import figure_text, percent
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

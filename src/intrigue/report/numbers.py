@@ -16,7 +16,7 @@ import numpy as np
 
 from intrigue.report.arms import Arm
 from intrigue.report.record import RunRecord
-from intrigue.report.wording import ABSENT
+from intrigue.report.text import ABSENT
 from intrigue.run.logging.journal import WINDOW
 from intrigue.scores.stats import bootstrap_interval, mean
 

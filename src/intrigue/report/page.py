@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from intrigue.errors import CheckpointError, ConfigError, Problem
-from intrigue.report.advice import repeat_commands
 from intrigue.report.arms import Task, sort_tasks
 from intrigue.report.charts import Picture, drawing
+from intrigue.report.commands import repeat_commands
+from intrigue.report.random_baseline import with_random_policy
 from intrigue.report.record import RunRecord, read_record
-from intrigue.report.reference import with_random_policy
 from intrigue.report.sections import Section, make_section, slug
 from intrigue.report.tables import run_table
-from intrigue.report.wording import plural, visible
+from intrigue.report.text import plural, visible
 from intrigue.run import atomic, disk
 from intrigue.run.checkpoint.verify import listing
 from intrigue.run.folder import RunFolder

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from intrigue.report.advice import plain_commands
 from intrigue.report.arms import Arm, Task
 from intrigue.report.charts import Picture, finish, line_chart
+from intrigue.report.commands import plain_commands
 from intrigue.report.headline import headline
 from intrigue.report.heatmap import known_grids, maze_figure, shared_scale
 from intrigue.report.numbers import frames_per_step
-from intrigue.report.reference import cap_note
+from intrigue.report.random_baseline import cap_note
 from intrigue.report.tables import Grid, difference_table, number_table, standing
-from intrigue.report.wording import plural, visible
+from intrigue.report.text import plural, visible
 
 COMBINED_PANELS = 4  # arms in the one picture that shows several; ours: more would be too small to see
 

@@ -23,7 +23,7 @@ from intrigue.report.numbers import (
     success_text,
 )
 from intrigue.report.record import RunRecord
-from intrigue.report.wording import ABSENT, count, number, percent, visible
+from intrigue.report.text import ABSENT, count, number, percent, visible
 from intrigue.scores.urlb import expert_of
 
 SECTIONS_SHOWN_WHOLE = 40  # characters of a setting's value in a table; the full settings stand below it

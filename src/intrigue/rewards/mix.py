@@ -45,7 +45,7 @@ from intrigue.config.reward_expression import parse
 from intrigue.rewards.base import IntrinsicReward
 from intrigue.rewards.registry import REWARDS, register_reward
 from intrigue.rng import Rng, seeded_construction
-from intrigue.seeds import SEED_LIMIT
+from intrigue.seeding import SEED_LIMIT
 from intrigue.skills import SkillSpec
 from intrigue.spaces import Spaces
 from intrigue.types import Parts, Transitions

@@ -36,7 +36,7 @@ from torch import Tensor
 
 from intrigue.nuclear import nuclear_norm, nuclear_score
 from intrigue.scores.stats import probability_of_improvement
-from intrigue.seeds import derive_seed
+from intrigue.seeding import derive_seed
 
 Array: TypeAlias = npt.NDArray[np.float64]
 

@@ -22,7 +22,7 @@ from intrigue.rewards.registry import REWARDS
 from intrigue.rng import Streams
 from intrigue.run import checkpoint
 from intrigue.run.folder import RunFolder, read_config
-from intrigue.seeds import derive_seed
+from intrigue.seeding import derive_seed
 from intrigue.skills import SkillCourse
 from intrigue.spaces import Array, make_spaces
 from intrigue.training.build import with_skills

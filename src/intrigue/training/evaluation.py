@@ -17,7 +17,7 @@ from torch import Generator
 from intrigue.config.run import RunConfig
 from intrigue.rng import Streams
 from intrigue.scores.urlb import expert_of
-from intrigue.seeds import derive_seed
+from intrigue.seeding import derive_seed
 from intrigue.skills import SkillCourse
 from intrigue.training.evaluate import Played, has_lives, play_episodes, play_together, summary
 from intrigue.training.loops import AnyParts

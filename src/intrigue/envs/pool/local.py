@@ -21,7 +21,7 @@ from intrigue.envs.pool.checks import Violation, check_flag, check_obs, check_re
 from intrigue.envs.pool.facts import Facts, facts_of
 from intrigue.envs.pool.shared_memory import STAGES, Block
 from intrigue.errors import ConfigError
-from intrigue.seeds import SEED_LIMIT, derive_seed
+from intrigue.seeding import SEED_LIMIT, derive_seed
 from intrigue.state import State
 
 BUILD, RESET, STEP, SNAPSHOT, RESTORE = (

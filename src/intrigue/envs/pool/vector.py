@@ -21,7 +21,7 @@ from intrigue.envs.base import Env
 from intrigue.envs.pool.checks import Violation, check_actions, fault, moment, non_finite
 from intrigue.envs.pool.pool import Pool, PoolStep
 from intrigue.errors import CheckpointError, ConfigError, EnvironmentFault, RunError
-from intrigue.seeds import derive_seed
+from intrigue.seeding import derive_seed
 from intrigue.spaces import ActionCodec, Array, ObsCodec, Spaces
 from intrigue.state import State
 

@@ -14,7 +14,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from intrigue.cards import variants_of
+from generate.cards import variants_of
 from intrigue.rewards.registry import REWARDS
 from intrigue.spaces import make_spaces
 

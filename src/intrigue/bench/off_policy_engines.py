@@ -7,7 +7,7 @@
     bonus     it is scored, and the bonus's models learn
     agent     the agent learns
 
-Any `Engine` can be measured by `train_replay`. `OneByOne` is how runs train that cannot be stacked: each by itself.
+Any `Engine` can be measured by `train_off_policy`. `OneByOne` is how runs train that cannot be stacked: each by itself.
 """
 
 from __future__ import annotations
