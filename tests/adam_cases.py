@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from intrigue.ops.adam import MOST_TENSORS, Outlook, descend, look_ahead
-from intrigue.ops.guard import Guard
+from intrigue.ops.optimizer_step import Guard
 from intrigue.training.stacked.adam import StackedAdam
 from intrigue.training.stacked.modules import stack_modules
 

@@ -17,8 +17,8 @@ os.environ["TRITON_INTERPRET"] = "1"
 import torch
 from torch import nn
 
-from intrigue.nn.networks import EnsembleLinear
 from intrigue.ops import output_layer_kernels
+from intrigue.ops.matmul import EnsembleLinear
 from intrigue.ops.output_layer import NARROW, members_wide_then_narrow, wide_then_narrow
 from narrow_cases import CASES, computed, random_case
 

@@ -10,7 +10,7 @@ import torch
 from adam_cases import CASES, KEPT, begin, by_torch, idle_step, stacked_steps
 from interpreted import found_by
 from intrigue.ops.adam import Outlook, descend, look_ahead
-from intrigue.ops.guard import Guard, skipping
+from intrigue.ops.optimizer_step import Guard, skipping
 from intrigue.ops.triton_support import kernels_run_on
 
 pytestmark = pytest.mark.xdist_group("adam")  # one process: what the interpreter takes, it takes once

@@ -149,11 +149,11 @@ MUTANTS = {
         "training/stacked/random.py", "if self.draws[place] != asked:", "if False:", "tests/cohort/test_drawn.py",
     ),
     "members that share rows are scored in each other's place": Mutant(
-        "ops/member_products.py", "return found.movedim(-2, 0)", "return found.movedim(-2, 0).flip(0)",
+        "ops/matmul.py", "return found.movedim(-2, 0)", "return found.movedim(-2, 0).flip(0)",
         "tests/unit/test_member_products.py",
     ),
     "a part of a product has the wrong sign": Mutant(
-        "ops/member_products.py", "expanded(-rows / 2, asked, offset)", "expanded(rows / 2, asked, offset)",
+        "ops/matmul.py", "expanded(-rows / 2, asked, offset)", "expanded(rows / 2, asked, offset)",
         "tests/unit/test_member_products.py",
     ),
     "dice are put down where they were taken up": Mutant(
@@ -175,7 +175,7 @@ MUTANTS = {
         "tests/unit/test_narrow.py",
     ),
     "a step that is not finite is taken": Mutant(
-        "ops/guard.py", "        skip.copy_(bad.any())\n", "",
+        "ops/optimizer_step.py", "        skip.copy_(bad.any())\n", "",
         "tests/cohort/test_cohort.py::test_a_loss_that_is_not_finite_changes_no_weight_and_stops_the_run",
     ),
     "the target stays where it was": Mutant(

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import intrigue
-from intrigue.nn.lengths import lengths
-from intrigue.nn.plain_dynamics import PlainDynamics
+from intrigue.nn.icm_dynamics import PlainDynamics
+from intrigue.ops.row_norm import lengths
 from intrigue.spaces import ActionSpec
 
 NORMS = re.compile(r"(vector_norm|linalg\.norm|\.norm)\(")
@@ -54,7 +54,7 @@ def test_nothing_that_learns_takes_norms_otherwise():
     """Those named here have no gradient: distances of neighbours, singular values' denominators, a start of weights."""
     source = Path(intrigue.__file__).parent
     found = {str(file.relative_to(source)) for file in source.rglob("*.py") if NORMS.search(file.read_text())}
-    assert found == {"nn/lengths.py", "nn/knn.py", "nuclear/reference.py", "bench/matrices.py", "nn/networks.py"}
+    assert found == {"ops/row_norm.py", "nn/knn.py", "nuclear/reference.py", "bench/matrices.py", "nn/networks.py"}
 
 
 @pytest.mark.parametrize("actions", [1, 2])

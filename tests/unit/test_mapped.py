@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from intrigue.ops.mapped import in_order
+from intrigue.ops.triton_support import in_order
 
 
 @pytest.mark.parametrize("shared", [False, True])

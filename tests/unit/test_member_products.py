@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from intrigue.ops.member_products import FOUR, by_parts, filled_up, member_products
+from intrigue.ops.matmul import FOUR, by_parts, filled_up, member_products
 from intrigue.ops.tf32x3 import worth_splitting
 
 SIZES = st.integers(1, 9)

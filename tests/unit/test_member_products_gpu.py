@@ -6,7 +6,7 @@ import pytest
 import torch
 from test_member_products import made
 
-from intrigue.ops.member_products import member_products
+from intrigue.ops.matmul import member_products
 from intrigue.ops.precision import exact_float32, fast_float32
 
 pytestmark = pytest.mark.gpu

@@ -9,10 +9,9 @@ from torch import library, nn
 
 from interpreted import found_by
 from intrigue.agents.ddpg_networks import Actor
-from intrigue.nn.networks import EnsembleLinear
 from intrigue.ops import output_layer as module
 from intrigue.ops import triton_support
-from intrigue.ops.matmul import wide_linear, wide_members
+from intrigue.ops.matmul import EnsembleLinear, wide_linear, wide_members
 from intrigue.ops.output_layer import (
     MOST_OUTPUTS,
     NARROW,

@@ -7,7 +7,8 @@ from torch import nn
 from torch.nn import functional
 
 from intrigue.nn import networks
-from intrigue.nn.networks import ConvTrunk, DynamicsEnsemble, Encoder, EnsembleLinear, init_normc
+from intrigue.nn.networks import ConvTrunk, DynamicsEnsemble, Encoder, init_normc
+from intrigue.ops.matmul import EnsembleLinear
 from intrigue.spaces import ObsSpec
 
 

@@ -9,7 +9,7 @@ import torch
 
 from intrigue.agents.ddpg_networks import Actor, TwinCritic
 from intrigue.config.run import resolve
-from intrigue.nn.plain_dynamics import PlainDynamics
+from intrigue.nn.icm_dynamics import PlainDynamics
 from intrigue.ops.precision import CPU_INSTRUCTIONS, exact_float32, fast_float32, pick_products, takes_bfloat16
 from intrigue.presets import preset_layer
 from intrigue.run.driver import settled

@@ -6,8 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from intrigue.nn.networks import EnsembleLinear
-from intrigue.ops.matmul import PRODUCT, member_product, product_alone, wide_linear, wide_members
+from intrigue.ops.matmul import PRODUCT, EnsembleLinear, member_product, product_alone, wide_linear, wide_members
 from intrigue.ops.precision import exact_float32, fast_float32
 from intrigue.training.stacked.modules import stack_modules
 

@@ -13,8 +13,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from intrigue.nn.networks import EnsembleLinear, init_orthogonal, mlp
+from intrigue.nn.networks import init_orthogonal, mlp
 from intrigue.ops.first_layer import Trunk
+from intrigue.ops.matmul import EnsembleLinear
 from intrigue.ops.output_layer import members_wide_then_narrow, wide_then_narrow
 from intrigue.ops.precision import takes_bfloat16
 

@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeAlias, final
 import torch
 from torch import Tensor
 
-from intrigue.ops.beside import Beside
+from intrigue.ops.execution import Beside
 from intrigue.ops.precision import exact_float32
 
 PIECE = 8  # steps; of 128 environments 1,024 pictures, enough to fill a GPU and too few to keep actions waiting long

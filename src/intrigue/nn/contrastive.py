@@ -15,8 +15,7 @@ from torch import Generator, Tensor, nn
 from torch.nn import functional
 
 from intrigue.nn.feature_noise import FeatureNoise
-from intrigue.nn.networks import init_orthogonal
-from intrigue.nn.state_nets import StateTrunk, relu_net
+from intrigue.nn.networks import StateTrunk, init_orthogonal, relu_net
 from intrigue.rng import Rng, uniform
 from intrigue.spaces import ObsSpec
 

@@ -22,9 +22,8 @@ from torch.nn import functional
 
 from intrigue.errors import ConfigError
 from intrigue.nn.feature_noise import FeatureNoise
-from intrigue.nn.networks import Encoder, freeze, init_normc, mlp
-from intrigue.nn.plain_dynamics import PlainDynamics
-from intrigue.nn.state_nets import icm_trunk
+from intrigue.nn.icm_dynamics import PlainDynamics
+from intrigue.nn.networks import Encoder, freeze, icm_trunk, init_normc, mlp
 from intrigue.spaces import ActionSpec, ObsSpec, Spaces
 from intrigue.types import Encoded, Prepared, Transitions
 

@@ -1,4 +1,12 @@
-"""Network parts shared by agents and rewards: trunks, ensembles, initialisation. Pure torch modules, no device kept."""
+"""Network parts shared by agents and rewards: trunks, ensembles, initialisation. Pure torch modules, no device kept.
+
+Networks over states as URLB builds them: the state itself, or convolved pixels, into ReLU layers of one width.
+
+    s ∈ R^n ──► Linear, ReLU, Linear, ReLU, Linear          orthogonal weights of gain 1, zero biases (URLB utils.py)
+    pixels  ──► Nature convolutions, dense, ReLU ──► the same
+
+URLB trains the convolutions of its pixel agents with the critic; here they are the reward's and learn from its loss.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +19,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from intrigue.ops.member_products import member_products
+from intrigue.ops.first_layer import Trunk
+from intrigue.ops.matmul import EnsembleLinear
 from intrigue.spaces import ObsSpec
 
 # Images convolved at once on a CPU without gradients: their layers stay small enough to be reused by the allocator.
@@ -115,20 +124,6 @@ class Encoder(nn.Module):
         return out.reshape(*lead, -1)
 
 
-class EnsembleLinear(nn.Module):
-    """K linear layers as one batched product: (K, B, in) or (B, in) -> (K, B, out). Glorot weights per member."""
-
-    def __init__(self, members: int, width_in: int, width_out: int) -> None:
-        super().__init__()
-        bound = math.sqrt(6 / (width_in + width_out))
-        self.weight = nn.Parameter(torch.empty(members, width_in, width_out).uniform_(-bound, bound))
-        self.bias = nn.Parameter(torch.zeros(members, 1, width_out))
-
-    def forward(self, rows: Tensor) -> Tensor:
-        """Every member's output for its rows."""
-        return member_products(rows, self.weight, self.bias)
-
-
 class DynamicsEnsemble(nn.Module):
     """K models of the next features from features and action, batched over members.
 
@@ -162,3 +157,31 @@ def _after_convs(side: int) -> int:
     for kernel, stride in ((8, 4), (4, 2), (3, 1)):
         side = (side - kernel) // stride + 1
     return side
+
+
+class StateTrunk(nn.Module):
+    """A state vector as it is, or pixels as `features` numbers; any leading axes."""
+
+    def __init__(self, spec: ObsSpec, features: int) -> None:
+        super().__init__()
+        self.spec = spec
+        pixels = spec.kind == "pixels"
+        self.width = features if pixels else spec.size
+        self.body = nn.Sequential(ConvTrunk(spec.shape, features, "nature"), nn.ReLU()) if pixels else nn.Identity()
+
+    def forward(self, obs: Tensor) -> Tensor:
+        """(..., *obs) float -> (..., width)."""
+        lead = obs.shape[: obs.dim() - len(self.spec.shape)]
+        out: Tensor = self.body(obs.reshape(-1, *self.spec.shape))
+        return out.reshape(*lead, -1)
+
+
+def icm_trunk(spec: ObsSpec, features: int) -> nn.Module:
+    """URLB's `icm_apt` encoder: one layer, LayerNorm, tanh. Forward and inverse model train it (`icm_dynamics`)."""
+    trunk = StateTrunk(spec, features)
+    return nn.Sequential(trunk, init_orthogonal(Trunk(trunk.width, features), 1.0))
+
+
+def relu_net(width_in: int, hidden: int, width_out: int) -> nn.Module:
+    """Two hidden layers of one width: what every URLB reward reads states with."""
+    return init_orthogonal(mlp((width_in, hidden, hidden, width_out), nn.ReLU), 1.0)

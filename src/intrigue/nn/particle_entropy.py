@@ -17,8 +17,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from intrigue.nn.approximate import require_faiss
-from intrigue.nn.knn import Backend, Own, knn_distances
+from intrigue.nn.knn import Backend, Own, knn_distances, require_faiss
 from intrigue.nn.normalize import Moments, RunningMoments
 from intrigue.types import Parts
 

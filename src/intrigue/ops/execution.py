@@ -8,10 +8,21 @@
 
 All three compute the same up to the order of floating-point sums; graph uses Adam's fused form. Captures are remade
 after a resume. Drawing during a capture moves nothing: generators are put back, and replays draw what plain would.
+
+Work that runs in a stream of its own, beside what the current stream does.
+
+    with Beside(stream) as other:        after all that was begun before
+        first()
+    meanwhile()
+    other.wait()                         what is begun from here on runs after `first`
+
+Captured in a CUDA graph, these are two branches. What the other stream works on must be kept until `wait`.
+Without a stream everything runs as it stands.
 """
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, TypeAlias, TypeVar, cast, final
@@ -20,8 +31,7 @@ import torch
 from torch import Generator, Tensor
 
 from intrigue.errors import ConfigError, NonFiniteError, Problem
-from intrigue.ops.guard import Guard, skipping
-from intrigue.ops.optimizer_step import descend
+from intrigue.ops.optimizer_step import Guard, descend, skipping
 from intrigue.ops.precision import fast_float32
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -228,3 +238,26 @@ def _prime(optimizer: torch.optim.Adam) -> None:
                 "exp_avg": torch.zeros_like(weight, memory_format=torch.preserve_format),
                 "exp_avg_sq": torch.zeros_like(weight, memory_format=torch.preserve_format),
             }
+
+
+@final
+class Beside:
+    """A branch of work."""
+
+    def __init__(self, stream: torch.cuda.Stream | None) -> None:
+        self._stream = stream
+        self._left = contextlib.ExitStack()
+
+    def __enter__(self) -> Beside:
+        if self._stream is not None:
+            self._stream.wait_stream(torch.cuda.current_stream(self._stream.device))
+            self._left.enter_context(torch.cuda.stream(self._stream))
+        return self
+
+    def __exit__(self, *about: object) -> None:
+        self._left.close()
+
+    def wait(self) -> None:
+        """Whatever the current stream begins from here on runs after all of it."""
+        if self._stream is not None:
+            torch.cuda.current_stream(self._stream.device).wait_stream(self._stream)

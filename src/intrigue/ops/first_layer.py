@@ -27,9 +27,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor, library, nn
 
-from intrigue.ops.mapped import seeds_first
 from intrigue.ops.precision import tf32_allowed
-from intrigue.ops.triton_support import kernels_run_on
+from intrigue.ops.triton_support import kernels_run_on, seeds_first
 
 MOST_INPUTS = 128  # more are cuBLAS's: all weights go through every program
 OUTPUTS = (32, 64, 128, 256, 512, 1024)  # powers of two, as Triton's blocks are; a row of more does not fit registers

@@ -28,8 +28,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from intrigue.ops.mapped import in_order
 from intrigue.ops.rounding_kernels import rounded
+from intrigue.ops.triton_support import in_order
 
 CHUNK = 16  # inputs of one product, the fewest that Triton multiplies
 # Rows of a program: 1024 rows are work for 64 or 128 of a GPU's multiprocessors, and all weights are read by each.

@@ -26,10 +26,8 @@ from typing import Any
 import torch
 from torch import Tensor, library, nn
 
-from intrigue.nn.networks import EnsembleLinear
-from intrigue.ops.mapped import seeds_first
-from intrigue.ops.matmul import member_product, product_alone, wide_linear, wide_members
-from intrigue.ops.triton_support import kernels_run_on
+from intrigue.ops.matmul import EnsembleLinear, member_product, product_alone, wide_linear, wide_members
+from intrigue.ops.triton_support import kernels_run_on, seeds_first
 
 MOST_OUTPUTS = 15  # more are the library's: each is a sum over a row, and a line of 16 in the gradient's products
 WIDTHS = (32, 64, 128, 256, 512, 1024)  # powers of two, as Triton's blocks are; of more, rows do not fit registers

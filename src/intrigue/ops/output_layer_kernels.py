@@ -24,8 +24,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from intrigue.ops.mapped import in_order
 from intrigue.ops.rounding_kernels import rounded
+from intrigue.ops.triton_support import in_order
 
 # Rows of a program that sums over all of a row: 1024 rows are work for 128 of a GPU's multiprocessors.
 ROWS = 8

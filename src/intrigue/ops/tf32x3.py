@@ -2,7 +2,7 @@
 
     expanded(query, memory, norms)      (B, D), (M, D), (M,) -> (B, M)      norms − 2 query · memoryᵀ
 
-It ranks neighbours, and scores ensembles (`member_products`), where `norms` are a layer's biases; all three may have
+It ranks neighbours, and scores ensembles (`matmul`), where `norms` are a layer's biases; all three may have
 axes in front, of seeds and members.
 
 With ‖m‖² as norms that is ‖q − m‖² less ‖q‖², which is the same for all candidates of a row. In float32, which on a GPU
@@ -24,9 +24,8 @@ from typing import Any
 import torch
 from torch import Tensor, library
 
-from intrigue.ops.mapped import axis_first
 from intrigue.ops.precision import tensor_float32
-from intrigue.ops.triton_support import INTERPRETED, triton_works
+from intrigue.ops.triton_support import INTERPRETED, axis_first, triton_works
 
 LEAST = 256  # rows, candidates and numbers of each: of fewer, splitting takes longer than it saves
 DEEPEST = 4096  # numbers of a row, which one program holds

@@ -38,10 +38,9 @@ from torch import Tensor, nn
 
 from intrigue.fields import NonNegativeInt, PositiveFloat, PositiveInt
 from intrigue.nn.contrastive import ContrastiveFeatures
-from intrigue.nn.networks import init_orthogonal, mlp
+from intrigue.nn.icm_dynamics import PlainDynamics
+from intrigue.nn.networks import StateTrunk, icm_trunk, init_orthogonal, mlp
 from intrigue.nn.particle_entropy import Normalizer, ParticleEntropy
-from intrigue.nn.plain_dynamics import PlainDynamics
-from intrigue.nn.state_nets import StateTrunk, icm_trunk
 from intrigue.rewards.base import IntrinsicReward
 from intrigue.rewards.registry import register_reward
 from intrigue.rng import Rng

@@ -37,8 +37,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from intrigue.fields import NonNegativeFloat, PositiveFloat, PositiveInt
+from intrigue.nn.networks import StateTrunk, relu_net
 from intrigue.nn.particle_entropy import ParticleEntropy
-from intrigue.nn.state_nets import StateTrunk, relu_net
 from intrigue.rewards.base import IntrinsicReward
 from intrigue.rewards.registry import register_reward
 from intrigue.rng import Rng

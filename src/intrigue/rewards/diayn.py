@@ -32,7 +32,7 @@ from typing import Literal, final
 from torch import Tensor
 
 from intrigue.fields import PositiveInt
-from intrigue.nn.state_nets import StateTrunk, relu_net
+from intrigue.nn.networks import StateTrunk, relu_net
 from intrigue.rewards.base import IntrinsicReward
 from intrigue.rewards.registry import register_reward
 from intrigue.rng import Rng

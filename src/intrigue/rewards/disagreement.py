@@ -30,8 +30,8 @@ from typing import Annotated, Literal, final
 from torch import Tensor
 
 from intrigue.fields import Limits, NonNegativeInt, PositiveFraction, PositiveInt
-from intrigue.nn.dynamics import ForwardModels
 from intrigue.nn.encoders import StateFeatures
+from intrigue.nn.forward_models import ForwardModels
 from intrigue.rewards.base import IntrinsicReward
 from intrigue.rewards.registry import register_reward
 from intrigue.rng import Rng

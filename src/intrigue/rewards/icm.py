@@ -23,7 +23,7 @@ Differs from the official code: pathak22/noreward-rl has η = 0.01 in the consta
 not state, and multiplies by 288 instead of summing whatever number of features there is. Large-scale curiosity lets an
 episode's first frame follow its last as if by an action; here s' is the true successor. URLB trains before it scores;
 here the bonus comes first. Its inverse net shares nothing with its forward net on states, so it cannot change the
-bonus; it is kept for its loss. `intrigue.nn.plain_dynamics` says how URLB's models take other actions than its own.
+bonus; it is kept for its loss. `intrigue.nn.icm_dynamics` says how URLB's models take other actions than its own.
 Cost: two encoder passes (nearly one for images on a CPU) and one model pass per score; two and one with gradient per
 learning epoch.
 """
@@ -37,10 +37,10 @@ import torch
 from torch import Tensor
 
 from intrigue.fields import Fraction, NonNegativeInt, PositiveFloat, PositiveInt
-from intrigue.nn.dynamics import ForwardModels
 from intrigue.nn.encoders import StateFeatures
-from intrigue.nn.lengths import lengths
-from intrigue.nn.plain_dynamics import PlainDynamics
+from intrigue.nn.forward_models import ForwardModels
+from intrigue.nn.icm_dynamics import PlainDynamics
+from intrigue.ops.row_norm import lengths
 from intrigue.rewards.base import IntrinsicReward
 from intrigue.rewards.registry import register_reward
 from intrigue.rng import Rng

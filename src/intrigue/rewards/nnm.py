@@ -33,8 +33,8 @@ import torch
 from torch import Tensor
 
 from intrigue.fields import NonNegativeInt, PositiveFraction, PositiveInt
-from intrigue.nn.dynamics import ForwardModels
 from intrigue.nn.encoders import StateFeatures
+from intrigue.nn.forward_models import ForwardModels
 from intrigue.nn.knn import RingMemory, nearest_rows
 from intrigue.nuclear import Center, Gathered, nuclear_floor, nuclear_norm, nuclear_score
 from intrigue.rewards.base import IntrinsicReward

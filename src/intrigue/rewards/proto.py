@@ -43,9 +43,8 @@ from torch.nn import functional
 
 from intrigue.fields import PositiveFloat, PositiveFraction, PositiveInt
 from intrigue.nn.counter_rng import CountedDraws
-from intrigue.nn.networks import freeze, init_orthogonal, mlp
+from intrigue.nn.networks import StateTrunk, freeze, init_orthogonal, mlp
 from intrigue.nn.particle_entropy import ParticleEntropy
-from intrigue.nn.state_nets import StateTrunk
 from intrigue.rewards.base import IntrinsicReward
 from intrigue.rewards.registry import register_reward
 from intrigue.rng import Rng

@@ -40,9 +40,9 @@ from intrigue.nn.encoders import StateFeatures
 from intrigue.nn.episode_segments import Trail
 from intrigue.nn.episodic_memory import EpisodicMemory
 from intrigue.nn.hashing import exact_keys
-from intrigue.nn.lengths import lengths
 from intrigue.nn.networks import mlp
 from intrigue.nn.pseudocounts import KernelCounts
+from intrigue.ops.row_norm import lengths
 from intrigue.rewards.base import IntrinsicReward
 from intrigue.rewards.registry import register_reward
 from intrigue.rng import Rng

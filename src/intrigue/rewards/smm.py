@@ -37,8 +37,7 @@ from torch import Tensor, nn
 
 from intrigue.fields import NonNegativeFloat, PositiveInt
 from intrigue.nn.counter_rng import CountedDraws
-from intrigue.nn.networks import freeze, init_orthogonal, mlp
-from intrigue.nn.state_nets import StateTrunk, relu_net
+from intrigue.nn.networks import StateTrunk, freeze, init_orthogonal, mlp, relu_net
 from intrigue.rewards.base import IntrinsicReward
 from intrigue.rewards.registry import register_reward
 from intrigue.rng import Rng, normal

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from intrigue.errors import RunError
 from intrigue.ops.adam import Outlook, descend, look_ahead
-from intrigue.ops.guard import skipping
+from intrigue.ops.optimizer_step import skipping
 from intrigue.ops.triton_support import kernels_run_on
 from intrigue.training.stacked.modules import Stacked
 
@@ -63,7 +63,7 @@ class StackedAdam:
         self._fused = capturable and plain and floats and kernels_run_on(self._leaves[0].device)
         self._outlook = Outlook.blank(len(self._leaves), self._leaves[0].device)
         self.look = self._by_kernel if self._fused else skipping(self.optimizer, self._leaves[0].device)
-        """To be given each seed's loss, and counts of those that were not finite (`intrigue.ops.guard`)."""
+        """To be given each seed's loss, and counts of those that were not finite (`intrigue.ops.optimizer_step`)."""
         self.adopt()
 
     @torch.no_grad()

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from intrigue.errors import NonFiniteError
-from intrigue.ops.beside import Beside
-from intrigue.ops.guard import Guard
+from intrigue.ops.execution import Beside
+from intrigue.ops.optimizer_step import Guard
 from intrigue.ops.precision import fast_float32
 from intrigue.training.stacked.adam import StackedAdam
 from intrigue.training.stacked.modules import Stacked, fuse_for_seeds

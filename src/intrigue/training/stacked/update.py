@@ -22,8 +22,7 @@ from intrigue.agents import ddpg
 from intrigue.agents.ddpg import DDPG, Rows
 from intrigue.curiosity.curiosity import Curiosity, Mixed
 from intrigue.curiosity.trainer import REFUSAL
-from intrigue.ops.beside import Beside
-from intrigue.ops.execution import Captured
+from intrigue.ops.execution import Beside, Captured
 from intrigue.ops.philox import Dice
 from intrigue.ops.precision import exact_float32, fast_float32
 from intrigue.rng import Rng

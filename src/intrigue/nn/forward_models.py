@@ -22,8 +22,9 @@ from torch.nn import functional
 
 from intrigue.nn.encoders import StateFeatures
 from intrigue.nn.feature_noise import FeatureNoise
-from intrigue.nn.lengths import lengths
-from intrigue.nn.networks import DynamicsEnsemble, EnsembleLinear
+from intrigue.nn.networks import DynamicsEnsemble
+from intrigue.ops.matmul import EnsembleLinear
+from intrigue.ops.row_norm import lengths
 from intrigue.rng import Rng, uniform
 from intrigue.types import Transitions
 

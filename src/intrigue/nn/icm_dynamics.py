@@ -14,10 +14,10 @@ import math
 import torch
 from torch import Tensor, nn
 
-from intrigue.nn.lengths import lengths
 from intrigue.nn.networks import init_orthogonal, mlp
 from intrigue.ops.matmul import wide_linear
 from intrigue.ops.output_layer import wide_then_narrow
+from intrigue.ops.row_norm import lengths
 from intrigue.spaces import ActionSpec
 
 
