@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from intrigue.ops.adam import MOST_TENSORS, Outlook, descend, look_ahead
 from intrigue.ops.optimizer_step import Guard
-from intrigue.training.stacked.adam import StackedAdam
 from intrigue.training.stacked.modules import stack_modules
+from intrigue.training.stacked.optimizer import StackedAdam
 
 SHAPES = [(1,), (7,), (1024,), (4097,), (2, 3, 5)]
 KEPT = ("exp_avg", "exp_avg_sq", "step")

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from intrigue.catalogue import citation
+from intrigue.api import citation
 from intrigue.config.schema import describe
 from intrigue.registry import Declaration
 

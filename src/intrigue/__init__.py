@@ -12,16 +12,17 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from intrigue.version import __version__
-
 if TYPE_CHECKING:
-    from intrigue.api import train
-    from intrigue.catalogue import list_agents, list_envs, list_presets, list_rewards, list_studies
+    from intrigue.api import list_agents, list_envs, list_presets, list_rewards, list_studies, train
     from intrigue.config.run import RunConfig
     from intrigue.curiosity.curiosity import Curiosity
     from intrigue.nuclear import nuclear_norm, nuclear_score
     from intrigue.run.result import Run
     from intrigue.types import RewardStep, Transitions
+
+
+__version__ = "0.1.0"
+
 
 _HOMES = {
     "Curiosity": "intrigue.curiosity.curiosity",
@@ -29,11 +30,11 @@ _HOMES = {
     "Run": "intrigue.run.result",
     "RunConfig": "intrigue.config.run",
     "Transitions": "intrigue.types",
-    "list_agents": "intrigue.catalogue",
-    "list_envs": "intrigue.catalogue",
-    "list_presets": "intrigue.catalogue",
-    "list_rewards": "intrigue.catalogue",
-    "list_studies": "intrigue.catalogue",
+    "list_agents": "intrigue.api",
+    "list_envs": "intrigue.api",
+    "list_presets": "intrigue.api",
+    "list_rewards": "intrigue.api",
+    "list_studies": "intrigue.api",
     "nuclear_norm": "intrigue.nuclear",
     "nuclear_score": "intrigue.nuclear",
     "train": "intrigue.api",

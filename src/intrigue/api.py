@@ -1,4 +1,9 @@
-"""`intrigue.train`: the path the command line takes, from Python."""
+"""`intrigue.train`: the path the command line takes, from Python.
+
+What there is, by kind: the names, summaries and citations that `intrigue list` and the Python functions give.
+
+Knows no torch: all of it is read from the files' text.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +11,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from intrigue.agents.registry import AGENTS
+from intrigue.config.reward_expression import as_reward, parts_of
 from intrigue.config.run import RunConfig, flatten_json, resolve
 from intrigue.datasets.load import given_episodes
+from intrigue.envs.registry import ENVS
+from intrigue.errors import ConfigError, Problem
 from intrigue.presets import preset_layer
+from intrigue.presets.registry import PRESETS
+from intrigue.registry import Declaration, Registry
+from intrigue.rewards.registry import REWARDS
 from intrigue.run.driver import start
 from intrigue.run.result import Run
+from intrigue.studies.registry import STUDIES
 
 
 def train(
@@ -37,3 +50,65 @@ def train(
             resolved = resolve(*([preset_layer(preset)] if preset else []), layer)
     given = None if replay_from is None else given_episodes(Path(replay_from))
     return start(resolved, out=None if out is None else Path(out), quiet=quiet, prepare=given)
+
+
+REGISTRIES: dict[str, Registry[Any]] = {
+    "rewards": REWARDS,
+    "agents": AGENTS,
+    "envs": ENVS,
+    "presets": PRESETS,
+    "studies": STUDIES,
+}
+
+
+def catalogue(kind: str) -> dict[str, str]:
+    """Names and summaries of one kind, sorted."""
+    declared = REGISTRIES[kind].declarations()
+    entries = {}
+    for name in sorted(declared):
+        defaults = declared[name].defaults
+        variant = ", ".join(f"{key}={value!r}" for key, value in defaults.items())
+        entries[name] = declared[name].summary + (f" With {variant}." if variant else "")
+    return entries
+
+
+def citation(declared: Declaration) -> str:
+    """The BibTeX a plug-in file gives, its constant CITATION; empty where it has none."""
+    return str(declared.namespace.get("CITATION", ""))
+
+
+def citations(reward: str) -> dict[str, str]:
+    """BibTeX by name: of a reward, or of every reward in an expression. Raises ConfigError where there is none."""
+    name, options = as_reward(reward)
+    # `mix` alone is the way of composing, not an example of it.
+    names = parts_of(name, options) if options else [name]
+    found = {each: text for each in names if (text := citation(REWARDS.declaration(each)))}
+    if not found:
+        text = f"{reward!r} comes from no paper, so there is nothing to cite. Name another reward, or an expression."
+        raise ConfigError([Problem("--cite", text)])
+    return found
+
+
+def list_rewards() -> list[str]:
+    """Names of all rewards."""
+    return REWARDS.names()
+
+
+def list_agents() -> list[str]:
+    """Names of all agents."""
+    return AGENTS.names()
+
+
+def list_envs() -> list[str]:
+    """Names of all environment families."""
+    return ENVS.names()
+
+
+def list_presets() -> list[str]:
+    """Names of all presets."""
+    return PRESETS.names()
+
+
+def list_studies() -> list[str]:
+    """Names of all studies."""
+    return STUDIES.names()

@@ -5,8 +5,9 @@ Every message has three parts: what is wrong with the value given, what is accep
 
 from __future__ import annotations
 
+import contextlib
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 
@@ -69,6 +70,15 @@ class Interrupted(IntrigueError):
 
 class SnapshotUnsupported(IntrigueError):
     """This environment cannot save its state; `resume` then starts its episode anew and says so."""
+
+
+@contextlib.contextmanager
+def of_seed(seed: int) -> Iterator[None]:
+    """A scope whose failures are this seed's, among several, and say so."""
+    try:
+        yield
+    except RunError as error:
+        raise type(error)(f"seed {seed}: {error}") from error
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

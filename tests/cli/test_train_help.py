@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from intrigue.catalogue import REGISTRIES
+from intrigue.api import REGISTRIES
 from intrigue.cli import main
 from intrigue.cli.train_help import USAGE
 

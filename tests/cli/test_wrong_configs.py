@@ -139,7 +139,7 @@ def test_answers_come_quickly(argv, limit, code):
 
 
 def test_importing_the_package_loads_no_torch():
-    code = "import sys, intrigue, intrigue.config.run, intrigue.catalogue; sys.exit('torch' in sys.modules)"
+    code = "import sys, intrigue, intrigue.config.run, intrigue.api; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -13,9 +13,7 @@ from intrigue.errors import NonFiniteError, RunError
 from intrigue.presets import preset_layer
 from intrigue.training.build import build
 from intrigue.training.off_policy import replay
-from intrigue.training.stacked.eligible import refusal
-from intrigue.training.stacked.loop import stacked
-from intrigue.training.stacked.trainer import Cohort
+from intrigue.training.stacked.trainer import Cohort, refusal, stacked
 from no_sync import NoSync
 
 SEEDS = (0, 5, 9)

@@ -11,8 +11,7 @@ from intrigue.errors import NonFiniteError, RunError
 from intrigue.presets import preset_layer
 from intrigue.training.build import build
 from intrigue.training.loops import loop_all
-from intrigue.training.stacked.eligible import refusal
-from intrigue.training.stacked.trainer import Cohort
+from intrigue.training.stacked.trainer import Cohort, refusal
 
 
 def lines(said):

@@ -20,8 +20,8 @@ from intrigue.rewards import REWARDS
 from intrigue.rewards.base import IntrinsicReward
 from intrigue.rng import seeded_construction
 from intrigue.spaces import Spaces
-from intrigue.training.stacked.adam import StackedAdam
 from intrigue.training.stacked.modules import Stacked, stack_modules
+from intrigue.training.stacked.optimizer import StackedAdam
 from intrigue.training.stacked.random import Asked, Draw, draw
 from intrigue.types import Encoded, Prepared
 from no_sync import NoSync

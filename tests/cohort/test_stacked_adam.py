@@ -11,8 +11,8 @@ from torch import nn
 from conftest import same_state
 from intrigue.errors import RunError
 from intrigue.ops.optimizer_step import load_optimizer_state, optimizer_state
-from intrigue.training.stacked.adam import StackedAdam
 from intrigue.training.stacked.modules import Stacked, stack_modules
+from intrigue.training.stacked.optimizer import StackedAdam
 
 SETTINGS = {"lr": 0.03, "betas": (0.8, 0.95), "eps": 1e-5}
 

@@ -9,7 +9,7 @@ import torch
 
 from conftest import make_batch, make_obs, make_spaces, same_state
 from intrigue.agents import AGENTS
-from intrigue.agents.agent import ReplayAgent
+from intrigue.agents.base import ReplayAgent
 from intrigue.rng import seeded_construction
 from intrigue.skills import SkillSpec
 from intrigue.types import Stream

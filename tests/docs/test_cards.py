@@ -12,7 +12,7 @@ from page_blocks import ROOT
 from generate.cards import card_page, files_of, prose, read_card, symbols, variants_of
 from generate.spaces_grid import ACTIONS, OBSERVATIONS, Served, grid_page, served, spaces_section
 from intrigue import Curiosity
-from intrigue.catalogue import citation
+from intrigue.api import citation
 from intrigue.errors import ConfigError
 from intrigue.rewards.registry import REWARDS
 

@@ -15,7 +15,7 @@ from page_blocks import PAGES, ROOT, blocks_of, marked_tables, page_name
 import ready_process
 from conftest import TINY
 from intrigue.agents.registry import AGENTS
-from intrigue.catalogue import REGISTRIES
+from intrigue.api import REGISTRIES
 from intrigue.cli import COMMANDS, main
 from intrigue.config.run import PLAIN, declaration_of, resolve
 from intrigue.config.schema import fields_of

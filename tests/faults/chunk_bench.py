@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
-from intrigue.chunk import Chunk
 from intrigue.run import checkpoint, disk
+from intrigue.state import Chunk
 
 KEPT = 3
 

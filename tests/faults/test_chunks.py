@@ -11,10 +11,10 @@ import pytest
 import torch
 from chunk_bench import chunk, names, save, save_and_die, state_at
 
-from intrigue.chunk import StoredChunk
 from intrigue.errors import CheckpointError, StorageError
 from intrigue.run import checkpoint, disk
 from intrigue.run.checkpoint import chunks
+from intrigue.state import StoredChunk
 
 
 @pytest.fixture(scope="module")

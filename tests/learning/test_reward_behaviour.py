@@ -13,8 +13,7 @@ import torch
 
 from intrigue.config.curiosity import CuriosityConfig
 from intrigue.curiosity.curiosity import Curiosity
-from intrigue.envs.maze import build_maze
-from intrigue.envs.view import VectorView
+from intrigue.envs.maze import VectorView, build_maze
 from intrigue.rewards import REWARDS
 from intrigue.spaces import ActionSpec, ObsSpec, Spaces
 from intrigue.types import Transitions

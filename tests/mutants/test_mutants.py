@@ -67,7 +67,7 @@ MUTANTS = {
         "tests/unit/test_normalize.py",
     ),
     "next_obs crosses a reset": Mutant(
-        "training/sight.py", "self._fetch(rows, step.next_obs)", "self._fetch(rows, step.obs)",
+        "training/rollout_buffer.py", "self._fetch(rows, step.next_obs)", "self._fetch(rows, step.obs)",
         "tests/unit/test_collect.py",
     ),
     "truncation is taken for termination": Mutant(

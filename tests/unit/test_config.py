@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from intrigue.catalogue import REGISTRIES
+from intrigue.api import REGISTRIES
 from intrigue.config.run import BOOKKEEPING, flatten_json, resolve
 from intrigue.errors import ConfigError
 from intrigue.presets import PRESETS, preset_layer

@@ -15,9 +15,8 @@ import pytest
 
 from intrigue.envs.pool import messages
 from intrigue.envs.pool.config import PoolConfig, can_be_attentive
-from intrigue.envs.pool.facts import facts_from_state
 from intrigue.envs.pool.pool import GroupPool, Pool, make_pool
-from intrigue.envs.pool.shared_memory import map_block, map_header, open_memory
+from intrigue.envs.pool.shared_memory import facts_from_state, map_block, map_header, open_memory
 from intrigue.envs.pool.worker_main import Server
 from intrigue.envs.pool.workers import Crew
 from intrigue.state import State, to_bytes

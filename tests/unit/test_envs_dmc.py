@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from intrigue.cli import main
-from intrigue.envs.dmc.dmc_import import dmc_tasks
+from intrigue.envs.dmc.fast_step import dmc_tasks
 from intrigue.envs.dmc.names import NAMES, PRIMAL, SUITE, TASK_OF, URLB_TASKS, check_name, split_name
 from intrigue.envs.make import make_env
 from intrigue.envs.pool.config import PoolConfig

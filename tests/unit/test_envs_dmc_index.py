@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from intrigue.envs.dmc.dmc_import import dmc_tasks
-from intrigue.envs.dmc.dmc_index import remember_names
+from intrigue.envs.dmc.fast_step import dmc_tasks, remember_names
 from intrigue.envs.make import make_env
 
 make_dm_env = dmc_tasks().make_dm_env  # without OpenGL, whose libraries crash a Triton that is imported after them

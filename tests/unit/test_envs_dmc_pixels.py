@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from intrigue.envs.dmc.dmc_import import dmc_tasks
+from intrigue.envs.dmc.fast_step import dmc_tasks
 from intrigue.envs.make import make_env
 from intrigue.errors import ConfigError
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from intrigue.envs.dmc.dmc_import import dmc_tasks
+from intrigue.envs.dmc.fast_step import dmc_tasks
 from intrigue.envs.make import make_env
 
 tasks = dmc_tasks()  # without OpenGL, whose libraries crash a Triton that is imported after them

@@ -11,7 +11,7 @@ import pytest
 from dm_env import test_utils
 from dmc_by_hand import bell, body, expected_reward, linear, motion, reach_reward
 
-from intrigue.envs.dmc.dmc_import import dmc_tasks
+from intrigue.envs.dmc.fast_step import dmc_tasks
 from intrigue.envs.dmc.names import URLB_TASKS
 from intrigue.envs.make import make_env
 

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intrigue.envs.atari.processor import narrow_kernels
+from intrigue.envs.atari import narrow_kernels
 from intrigue.envs.pool.config import PoolConfig, cores, parts, problems, shares, worker_count
 from intrigue.envs.pool.messages import BARE, OK, STEPS, Inbox, pack
 from intrigue.envs.pool.pool import GroupPool, Pool, make_pool
@@ -299,7 +299,7 @@ def test_narrow_kernels_only_where_wide_ones_would_be_taken(
     flags: str, expected: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "cpuinfo"
-    monkeypatch.setattr("intrigue.envs.atari.processor.CPUINFO", file)
+    monkeypatch.setattr("intrigue.envs.atari.CPUINFO", file)
     assert narrow_kernels() == {}, "a system that does not tell"
     file.write_text(CPUINFO.format(flags, flags))
     assert narrow_kernels() == expected

@@ -16,11 +16,9 @@ from intrigue.envs.chain import Chain, ChainConfig
 from intrigue.envs.make import EnvMaker, make_env
 from intrigue.skills import SkillCourse, SkillSpec
 from intrigue.spaces import make_spaces
-from intrigue.training import evaluation
+from intrigue.training import evaluate as evaluation
 from intrigue.training.build import build, with_skills
-from intrigue.training.evaluate import has_lives, play_episodes, play_together
-from intrigue.training.evaluation import Evaluator
-from intrigue.training.shared_envs import SharedEnvs
+from intrigue.training.evaluate import Evaluator, SharedEnvs, has_lives, play_episodes, play_together
 
 NO_ENV = {key: value for key, value in TINY.items() if not key.startswith("env")}
 SKILLS = SkillSpec("sphere", 2, every=0)

@@ -14,7 +14,7 @@ from intrigue.run.finetune import configure
 from intrigue.run.folder import RunFolder
 from intrigue.training import skill_selection
 from intrigue.training.build import build
-from intrigue.training.evaluation import Evaluator
+from intrigue.training.evaluate import Evaluator
 from intrigue.training.loops import loop
 from intrigue.types import Episode
 

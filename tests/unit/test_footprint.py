@@ -16,7 +16,8 @@ from intrigue.config.run import resolve
 from intrigue.envs.pool import workers
 from intrigue.errors import ConfigError
 from intrigue.spaces import ActionSpec, ObsSpec, Spaces
-from intrigue.training import ahead, memory_budget
+from intrigue.training import memory_budget
+from intrigue.training import memory_budget as ahead
 from intrigue.training.build import build
 from intrigue.training.memory_budget import Footprint, of_replay, of_rollout, readable, refuse_too_large, rollout_bytes
 

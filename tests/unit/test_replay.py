@@ -262,7 +262,7 @@ def test_what_is_forgotten_is_not_drawn_by_priority_either():
     zeros=st.sampled_from([0.0, 0.5, 0.95]),
 )
 def test_the_sum_tree_finds_what_a_running_sum_finds(count, seed, zeros):
-    from intrigue.replay.sum_tree import SumTree
+    from intrigue.replay.sampling import SumTree
 
     rng = np.random.default_rng(seed)
     tree = SumTree(count, torch.device("cpu"))

@@ -9,9 +9,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from intrigue.replay.ring import Rows, row_bytes, row_layout
+from intrigue.replay.ring import Rows, WordRows, fits, row_bytes, row_layout
 from intrigue.replay.windows import as_tuples
-from intrigue.replay.words import WordRows, fits
 from intrigue.spaces import ActionSpec, ObsSpec, Spaces
 
 

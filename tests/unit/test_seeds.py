@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from conftest import TINY
 from intrigue.cli.seed_option import MOST, parse_seeds
 from intrigue.config.run import resolve
-from intrigue.errors import ConfigError, NonFiniteError
+from intrigue.errors import ConfigError, NonFiniteError, of_seed
 from intrigue.presets import preset_layer
 from intrigue.run.logging.console import Console
 from intrigue.run.loop import mean_of
@@ -22,7 +22,6 @@ from intrigue.run.seed_folder import seed_runs
 from intrigue.run.stops import next_mark, next_stop
 from intrigue.training.build import build, crew_of
 from intrigue.training.loops import apart_because, loop_all
-from intrigue.training.of_seed import of_seed
 
 REPLAY = {
     "env": "dmc/pendulum_swingup",

@@ -4,6 +4,11 @@ The reward is an argument of `update`: an agent can only learn from what it is h
 once. Batches are immutable. A new agent is one file: a frozen dataclass of settings, and one class under
 `@register_agent` that takes `(cfg, spaces, streams)`, `streams` being the names of the reward streams it will get.
 Under a reward with skills `spaces.skill` is their width, and a policy that `takes_skills` is conditioned on them.
+
+What an agent that learns from replay is, beyond an agent.
+
+Its `update` gets windows (n, B, ...) as `intrigue.replay.windows` describes them, and in `extras` the `weight` (B,) of
+each in the loss where they were drawn by priority, and the `discount` (1, B) where a window is one tuple.
 """
 
 from __future__ import annotations
@@ -15,6 +20,7 @@ from typing import Any, ClassVar, Literal
 from torch import Generator, Tensor, nn
 
 from intrigue.ops.execution import Mode
+from intrigue.replay.plan import ReplayPlan
 from intrigue.spaces import Spaces
 from intrigue.state import State
 from intrigue.types import Acted, Extras, Metrics, Stream, Transitions
@@ -67,3 +73,23 @@ class Agent(nn.Module, abc.ABC):
     @abc.abstractmethod
     def load_train_state(self, state: State) -> None:
         """Put back what `train_state` gave."""
+
+
+class ReplayAgent(Agent):
+    """A policy that learns from what is drawn again. Its class body says `feed = "replay"`."""
+
+    plan: ReplayPlan
+    errors: Tensor | None = None
+    """How wrong the last update found each window, (B,), before it learned; None where priorities are not used."""
+
+    @classmethod
+    def plan_of(cls, cfg: Any) -> ReplayPlan | None:
+        """The plan of an agent with these settings, where it can be said before the agent is built."""
+        del cfg
+        return None
+
+    @classmethod
+    def refusal(cls, cfg: Any, spaces: Spaces) -> str | None:
+        """Why this agent cannot act in these spaces, and what to use instead; None if it can."""
+        del cfg, spaces
+        return None

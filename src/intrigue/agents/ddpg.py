@@ -34,7 +34,7 @@ import torch
 from torch import Generator, Tensor
 from torch.func import functional_call
 
-from intrigue.agents.agent import ReplayAgent
+from intrigue.agents.base import ReplayAgent
 from intrigue.agents.ddpg_networks import Actor, TwinCritic
 from intrigue.agents.registry import register_agent
 from intrigue.fields import Discount, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveFraction, PositiveInt

@@ -29,7 +29,7 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional
 
-from intrigue.agents.agent import ReplayAgent
+from intrigue.agents.base import ReplayAgent
 from intrigue.agents.registry import register_agent
 from intrigue.fields import Discount, Fraction, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 from intrigue.nn.networks import ConvTrunk, freeze, init_orthogonal, mlp

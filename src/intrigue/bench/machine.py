@@ -6,7 +6,7 @@ import platform
 
 import torch
 
-from intrigue.version import __version__
+from intrigue import __version__
 
 
 def machine(device: torch.device) -> dict[str, object]:

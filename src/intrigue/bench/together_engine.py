@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from intrigue.bench.off_policy_engines import Engine, OneByOne
 from intrigue.bench.phase_clock import PhaseClock
 from intrigue.training.off_policy import ReplayParts
-from intrigue.training.stacked.eligible import refusal
-from intrigue.training.stacked.trainer import Cohort
+from intrigue.training.stacked.trainer import Cohort, refusal
 
 
 class Together:

@@ -67,7 +67,7 @@ def _dispatch(arguments: Sequence[str]) -> int:
         sys.stdout.write(USAGE.format(commands=lines))
         return 0 if arguments else 2
     if arguments[0] in ("-V", "--version"):
-        from intrigue.version import __version__
+        from intrigue import __version__
 
         sys.stdout.write(f"intrigue {__version__}\n")
         return 0

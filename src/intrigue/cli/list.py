@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from intrigue.catalogue import catalogue, citations
+from intrigue.api import catalogue, citations
 from intrigue.cli.options import Json, Plugins, call
 from intrigue.config.plugins import add_plugin
 from intrigue.errors import ConfigError, Problem

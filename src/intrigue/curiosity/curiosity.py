@@ -20,7 +20,6 @@ import gymnasium as gym
 import torch
 from torch import Tensor, nn
 
-from intrigue.batches import check_finite, check_shapes
 from intrigue.config.curiosity import CuriosityConfig, split_options
 from intrigue.curiosity.prefetch import EncodingsAhead
 from intrigue.curiosity.trainer import Learner
@@ -35,7 +34,17 @@ from intrigue.rng import Streams, seeded_construction
 from intrigue.skills import check_skill
 from intrigue.spaces import ActionCodec, ObsCodec, Spaces
 from intrigue.state import State
-from intrigue.types import Encoded, Metrics, Parts, Prepared, RewardStep, Stream, Transitions
+from intrigue.types import (
+    Encoded,
+    Metrics,
+    Parts,
+    Prepared,
+    RewardStep,
+    Stream,
+    Transitions,
+    check_finite,
+    check_shapes,
+)
 
 
 class Mixed(NamedTuple):

@@ -4,6 +4,12 @@
 
 A depth-first walk from the start room joins every room to the tree, so there is exactly one way between two rooms and
 every free cell can be reached. Places are the free cells in row-major order.
+
+How a maze looks to the agent (a vector or 84 x 84 pixels) and to a person (a picture).
+
+A walk through a maze: where the agent is, how long the episode has lasted, and when it ends.
+
+Reaching the goal gives reward 1 and terminates; the time limit truncates, but not on the step that reaches the goal.
 """
 
 from __future__ import annotations
@@ -11,10 +17,14 @@ from __future__ import annotations
 import functools
 import random
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, final
 
+import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
+
+from intrigue.errors import ConfigError
+from intrigue.state import State
 
 # Row and column change of each action, in the order right, down, left, up; the last one stays where it is.
 DIRECTIONS = ((0, 1), (1, 0), (0, -1), (-1, 0))
@@ -112,3 +122,119 @@ def _moves(cell_index: NDArray[np.int32], row: int, column: int) -> tuple[int, .
     here = int(cell_index[row, column])
     ahead = [int(cell_index[row + down, column + right]) for down, right in DIRECTIONS]
     return (*(place if place >= 0 else here for place in ahead), here)
+
+
+PIXELS = 84  # Side of the image; the Nature trunk's input size.
+# Greys far enough apart that one 8-bit step of noise cannot confuse them.
+WALL_GREY, FLOOR_GREY, GOAL_GREY, AGENT_GREY = 0, 80, 160, 255
+
+# Picture colors: dark walls, light floor, green goal, red agent.
+WALL_COLOR, FLOOR_COLOR, GOAL_COLOR, AGENT_COLOR = (38, 44, 58), (236, 238, 242), (46, 160, 97), (214, 69, 65)
+PICTURE_SIDE = 480  # Pixels a picture aims at; small mazes get large cells.
+MIN_CELL_PIXELS = 8
+
+
+@final
+class VectorView:
+    """One-hot row, then one-hot column, float32."""
+
+    def __init__(self, maze: Maze) -> None:
+        side = maze.side
+        table = np.zeros((maze.places, 2 * side), dtype=np.float32)
+        every = np.arange(maze.places)
+        table[every, maze.cells[:, 0]] = 1.0
+        table[every, side + maze.cells[:, 1]] = 1.0
+        # Observations are rows of one table, handed out without a copy, so nobody may write to them.
+        table.setflags(write=False)
+        self._rows = list(table)
+        self.space = gym.spaces.Box(0.0, 1.0, (2 * side,), np.float32)
+
+    def __call__(self, place: int) -> NDArray[np.float32]:
+        """What the agent sees in a place."""
+        return self._rows[place]
+
+
+@final
+class PixelView:
+    """The whole map in greys, (1, 84, 84) uint8, cells as large as fit; `band` rows at the bottom stay black."""
+
+    def __init__(self, maze: Maze, band: int = 0) -> None:
+        height = PIXELS - band
+        self._cell = height // maze.side
+        if self._cell == 0:
+            raise ConfigError(
+                f"view: a maze of {maze.side} x {maze.side} cells does not fit into {height} pixels. Accepted: "
+                f'rooms * (room_size + 1) + 1 <= {height}. Use fewer or smaller rooms, or view="vector".'
+            )
+        greys = np.where(maze.walls, WALL_GREY, FLOOR_GREY).astype(np.uint8)
+        greys[maze.goal] = GOAL_GREY
+        drawn = np.kron(greys, np.ones((self._cell, self._cell), dtype=np.uint8))
+        top, left = (height - len(drawn)) // 2, (PIXELS - len(drawn)) // 2
+        self._empty = np.zeros((1, PIXELS, PIXELS), dtype=np.uint8)
+        self._empty[0, top : top + len(drawn), left : left + len(drawn)] = drawn
+        corners = maze.cells * self._cell + (top, left)
+        self._corners: list[tuple[int, int]] = [(int(row), int(column)) for row, column in corners]
+        self.space = gym.spaces.Box(0, 255, (1, PIXELS, PIXELS), np.uint8)
+
+    def __call__(self, place: int) -> NDArray[np.uint8]:
+        """What the agent sees in a place, a new array."""
+        row, column = self._corners[place]
+        image: NDArray[np.uint8] = self._empty.copy()
+        image[0, row : row + self._cell, column : column + self._cell] = AGENT_GREY
+        return image
+
+
+def make_view(kind: str, maze: Maze) -> VectorView | PixelView:
+    """The agent's view of this kind."""
+    return VectorView(maze) if kind == "vector" else PixelView(maze)
+
+
+def picture(maze: Maze, place: int) -> NDArray[np.uint8]:
+    """The maze for a person, (height, width, 3), at least 8 pixels a cell."""
+    colors = np.array([FLOOR_COLOR, WALL_COLOR], dtype=np.uint8)[maze.walls.astype(np.intp)]
+    colors[maze.goal] = GOAL_COLOR
+    cell = max(MIN_CELL_PIXELS, PICTURE_SIDE // maze.side)
+    image: NDArray[np.uint8] = colors.repeat(cell, axis=0).repeat(cell, axis=1)
+    middle = (np.arange(cell) - (cell - 1) / 2) ** 2
+    disc = middle[:, None] + middle[None, :] <= (0.42 * cell) ** 2  # A disc that leaves a rim of its cell.
+    row, column = maze.cells[place] * cell
+    image[row : row + cell, column : column + cell][disc] = AGENT_COLOR
+    return image
+
+
+@final
+class Walk:
+    """Place and time of one agent in one maze."""
+
+    def __init__(self, maze: Maze, max_steps: int) -> None:
+        self._moves = maze.moves
+        self._start = maze.place_at(maze.start)
+        self._goal = maze.place_at(maze.goal)
+        self._max_steps = max_steps
+        self.place = self._start
+        self.time = 0
+
+    def reset(self) -> None:
+        """Back to the start cell."""
+        self.place = self._start
+        self.time = 0
+
+    def stagger(self, fraction: float) -> None:
+        """Begin as if this share of the time limit had passed."""
+        self.time = int(fraction * self._max_steps)
+
+    def move(self, action: int) -> tuple[float, bool, bool]:
+        """Reward, terminated and truncated of one step; a wall leaves the agent where it is."""
+        self.time += 1
+        self.place = self._moves[self.place][action]
+        if self.place == self._goal:
+            return 1.0, True, False
+        return 0.0, False, self.time >= self._max_steps
+
+    def snapshot(self) -> State:
+        """Where the walk stands."""
+        return {"place": self.place, "time": self.time}
+
+    def restore(self, state: State) -> None:
+        """Put the walk back to a snapshot."""
+        self.place, self.time = state["place"], state["time"]

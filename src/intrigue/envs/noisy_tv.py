@@ -18,10 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intrigue.envs.base import Env, EnvInfo, Step
-from intrigue.envs.maze import STAY, maze_of
+from intrigue.envs.maze import PIXELS, STAY, PixelView, VectorView, Walk, maze_of, picture
 from intrigue.envs.registry import register_env
-from intrigue.envs.view import PIXELS, PixelView, VectorView, picture
-from intrigue.envs.walk import Walk
 from intrigue.errors import ConfigError
 from intrigue.fields import NonNegativeInt, PositiveInt
 from intrigue.spaces import Array

@@ -12,10 +12,8 @@ from typing import Literal, final
 import gymnasium as gym
 
 from intrigue.envs.base import Env, EnvInfo, Step
-from intrigue.envs.maze import DIRECTIONS, maze_of
+from intrigue.envs.maze import DIRECTIONS, Walk, make_view, maze_of, picture
 from intrigue.envs.registry import register_env
-from intrigue.envs.view import make_view, picture
-from intrigue.envs.walk import Walk
 from intrigue.fields import NonNegativeInt, PositiveInt
 from intrigue.spaces import Array
 from intrigue.state import State

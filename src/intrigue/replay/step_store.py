@@ -18,11 +18,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from intrigue.chunk import Chunk, StoredChunk
 from intrigue.errors import ConfigError
 from intrigue.replay.ring import Layout, RowRing
 from intrigue.spaces import Array
-from intrigue.state import State
+from intrigue.state import Chunk, State, StoredChunk
 
 SERIES = "replay"
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from intrigue import __version__
 from intrigue.errors import CheckpointError, ConfigError, Problem
 from intrigue.report.arms import Task, sort_tasks
 from intrigue.report.charts import Picture, drawing
@@ -27,7 +28,6 @@ from intrigue.run import atomic, disk
 from intrigue.run.checkpoint.verify import listing
 from intrigue.run.folder import RunFolder
 from intrigue.run.seed_folder import seed_runs
-from intrigue.version import __version__
 
 DEFAULT_PAGE = Path("report.html")
 TEMPLATE = "page.html.j2"

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from intrigue.config.compatibility import aimless
-from intrigue.errors import RunError
+from intrigue.errors import RunError, of_seed
 from intrigue.ops.precision import use_products
 from intrigue.run import checkpoint
 from intrigue.run.logging.console import Console
@@ -16,7 +16,6 @@ from intrigue.run.session import LiveRun
 from intrigue.run.signals import StopRequest
 from intrigue.run.stops import next_stop
 from intrigue.training.loops import loop_all
-from intrigue.training.of_seed import of_seed
 from intrigue.types import Metrics
 
 

@@ -18,6 +18,7 @@ from typing import TypeAlias
 
 from intrigue.config.plugins import plugin_files
 from intrigue.config.run import RunConfig
+from intrigue.errors import of_seed
 from intrigue.run import seed_folder
 from intrigue.run.checkpoint.verify import order, published
 from intrigue.run.driver import (
@@ -41,7 +42,6 @@ from intrigue.run.result import Run
 from intrigue.run.session import LiveRun
 from intrigue.run.signals import StopRequest
 from intrigue.training.loops import AnyParts, apart_because
-from intrigue.training.of_seed import of_seed
 from intrigue.training.pool_prestart import PoolsAhead
 
 Opener: TypeAlias = Callable[[], LiveRun | Run]

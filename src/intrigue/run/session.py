@@ -17,7 +17,7 @@ from intrigue.run.logging.console import printable
 from intrigue.run.logging.journal import Journal
 from intrigue.run.logging.loggers import Copies
 from intrigue.run.result import Run
-from intrigue.training.evaluation import Evaluator
+from intrigue.training.evaluate import Evaluator
 from intrigue.training.loops import AnyParts
 from intrigue.types import Metrics, Progress
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from intrigue.agents.agent import ReplayAgent
+from intrigue.agents.base import ReplayAgent
 from intrigue.agents.random import RandomAgent, RandomConfig
 from intrigue.agents.registry import AGENTS
 from intrigue.config.compatibility import pair_problems
@@ -25,8 +25,7 @@ from intrigue.replay.buffer import Replay
 from intrigue.rng import Streams, seeded_construction
 from intrigue.skills import SkillCourse, SkillSpec
 from intrigue.spaces import Spaces
-from intrigue.training.ahead import refuse_ahead
-from intrigue.training.memory_budget import of_replay, of_rollout, refuse_too_large
+from intrigue.training.memory_budget import of_replay, of_rollout, refuse_ahead, refuse_too_large
 from intrigue.training.off_policy import ReplayParts
 from intrigue.training.parts import Parts
 from intrigue.training.replay_collector import ReplayCollector

@@ -11,8 +11,7 @@ from intrigue.training.memory_budget import free_bytes, readable
 from intrigue.training.off_policy import ReplayParts, replay
 from intrigue.training.on_policy import rollout
 from intrigue.training.parts import Parts
-from intrigue.training.stacked.eligible import refusal
-from intrigue.training.stacked.loop import stacked
+from intrigue.training.stacked.trainer import refusal, stacked
 from intrigue.types import Progress
 
 AnyParts: TypeAlias = Parts | ReplayParts

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from intrigue.agents.agent import ReplayAgent
+from intrigue.agents.base import ReplayAgent
 from intrigue.curiosity.curiosity import Curiosity
 from intrigue.replay.plan import updates_due
 from intrigue.rewards.mix import Mix

@@ -20,8 +20,7 @@ from intrigue.skills import SkillCourse
 from intrigue.spaces import Array
 from intrigue.state import State
 from intrigue.training.episode_stats import RunningEpisodes
-from intrigue.training.rollout_buffer import RolloutRows
-from intrigue.training.sight import Sight
+from intrigue.training.rollout_buffer import RolloutRows, Sight
 from intrigue.types import Episode, Extras, Transitions
 
 

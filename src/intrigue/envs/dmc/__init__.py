@@ -20,8 +20,7 @@ import gymnasium as gym
 import numpy as np
 
 from intrigue.envs.base import Env, EnvInfo, Step
-from intrigue.envs.dmc.dmc_import import dmc_tasks
-from intrigue.envs.dmc.dmc_index import remember_names
+from intrigue.envs.dmc.fast_step import dmc_tasks, remember_names
 from intrigue.envs.dmc.names import check_name, split_name
 from intrigue.envs.pool.checks import Violation
 from intrigue.envs.registry import register_env

@@ -2,12 +2,27 @@
 
 What is computed is what dm_control computes, to the bit. Of a walker's step, physics included, this saves an eighth: a
 context manager, a comparison of warnings one by one, and arrays that live for a line.
+
+dm_control imported without OpenGL: states need none, and a machine without it must not fail at an import.
+
+dm_control looks for OpenGL when it is imported. Where a library is missing that ends in an error deep inside PyOpenGL
+(`'NoneType' object has no attribute 'glGetError'`). It is switched off meanwhile; pictures are drawn through MuJoCo's
+own bindings (`camera`), which load OpenGL when the first one is asked for.
+
+dm_control's named arrays, with what their names mean looked up once.
+
+A task reads its state by name at every step, `physics.named.data.xmat[1:, ["xx", "xz"]]`. Turning such names into
+places is a fifth of a step, physics included (walker, by a profile); they never change while a model lives.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+import os
+import warnings
+from collections.abc import Iterator, Mapping
 from functools import cache
+from types import ModuleType
 from typing import Any, final
 
 import mujoco
@@ -83,3 +98,65 @@ class Flattener:
     def finite(self, flat: Array) -> bool:
         """Whether all numbers are."""
         return bool(np.isfinite(flat, out=self._is_finite).all())
+
+
+SWITCH = "MUJOCO_GL"
+
+
+def dmc_tasks() -> ModuleType:
+    """`intrigue.envs.dmc.tasks`, with dm_control behind it."""
+    with _without_gl(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Third-party deprecations; also keeps dm_control's own filter from staying.
+        from intrigue.envs.dmc import tasks as module
+    return module
+
+
+@contextlib.contextmanager
+def _without_gl() -> Iterator[None]:
+    before = os.environ.get(SWITCH)
+    os.environ[SWITCH] = "disable"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[SWITCH]
+        else:
+            os.environ[SWITCH] = before
+
+
+Place = Any
+"""What NumPy takes as an index."""
+
+
+def remember_names(physics: Any) -> None:
+    """Let every named array of this physics remember the places it has looked up."""
+    for group in (physics.named.data, physics.named.model):
+        for array in group._asdict().values():
+            array._axes = type(array._axes)(*(axis and _Remembering(axis) for axis in array._axes))
+
+
+@final
+class _Remembering:
+    """An axis of a named array that remembers where names lie; anything but names is passed on."""
+
+    def __init__(self, axis: Any) -> None:
+        self._axis = axis
+        self._known: dict[Any, Place] = {}
+
+    def convert_key_item(self, item: Any) -> Place:
+        """Where these names lie."""
+        key: str | tuple[str, ...]
+        if isinstance(item, str):
+            key = item
+        elif isinstance(item, list) and item and all(isinstance(name, str) for name in item):
+            key = tuple(item)
+        else:
+            return self._axis.convert_key_item(item)
+        if key not in self._known:
+            self._known[key] = self._axis.convert_key_item(item)
+        return self._known[key]
+
+    @property
+    def names(self) -> Any:
+        """The names of the axis."""
+        return self._axis.names

@@ -10,7 +10,7 @@
 
 tol is dm_control's tolerance: 1 inside the bounds, falling to `value_at_margin` at a distance of `margin` outside.
 Constants are URLB's; models, starts and observations are the stock ones of dm_control, to which URLB's are identical.
-Importing this file imports dm_control, so others reach it through `dmc_import`.
+Importing this file imports dm_control, so others reach it through `fast_step`.
 """
 
 from __future__ import annotations

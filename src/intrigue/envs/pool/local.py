@@ -5,21 +5,25 @@ of the new episode. Environment i draws its first seed from (seed, "env", i) and
 
 The loop over environments is the pool's inner loop: it makes no array, and what can be checked for all environments
 at once is checked after it.
+
+All environments of one process, group by group: every group is stepped by itself, the rest happens to all.
+
+`workers=0` is this in the learner's own process; a worker has the same over its part of every group.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, MutableSequence, Sequence
+from collections.abc import Callable, Mapping, MutableSequence, Sequence
 from math import isfinite
 from typing import Any, final
 
 import numpy as np
 
 from intrigue.envs.base import Env
+from intrigue.envs.make import EnvMaker
 from intrigue.envs.pool.checks import Violation, check_flag, check_obs, check_reward, fault, moment, non_finite
-from intrigue.envs.pool.facts import Facts, facts_of
-from intrigue.envs.pool.shared_memory import STAGES, Block
+from intrigue.envs.pool.shared_memory import STAGES, Block, Facts, facts_of
 from intrigue.errors import ConfigError
 from intrigue.seeding import SEED_LIMIT, derive_seed
 from intrigue.state import State
@@ -146,3 +150,64 @@ class EnvGroup:
                     raise
                 raise fault(self._env_id, self._share[i], moment(STAGES[stage], self._steps), error) from error
         self._now[1] = 0
+
+
+@final
+class EnvGroups:
+    """One `EnvGroup` per range of environment indices."""
+
+    def __init__(
+        self,
+        env_id: str,
+        options: Mapping[str, Any],
+        seed: int,
+        shares: Sequence[range],
+        now: MutableSequence[int] | memoryview,
+    ) -> None:
+        self._shares = shares
+        self._groups: list[EnvGroup] = []
+        make = EnvMaker(env_id, options)
+        for share in shares:
+            self._groups.append(EnvGroup(env_id, make, seed, share, now))
+            same_facts(env_id, self._groups[0].facts, self._groups[-1].facts, share.start)
+        self.facts: Facts = self._groups[0].facts
+
+    def attach(self, block: Block) -> None:
+        """Write into the rows of the whole pool's block that belong to these environments."""
+        for group, share in zip(self._groups, self._shares, strict=True):
+            group.attach(block.rows(share))
+
+    def reset(self, purpose: Sequence[str | int], steps: int) -> None:
+        """As `EnvGroup.reset`, of all."""
+        for group in self._groups:
+            group.reset(purpose, steps)
+
+    def send(self, group: int) -> None:
+        """Nothing: in one process a step is taken when it is asked for."""
+
+    def receive(self, group: int) -> None:
+        """Step this group."""
+        self._groups[group].step()
+
+    def snapshot(self) -> list[State]:
+        """Every environment's own state, in the order of their indices."""
+        return [state for group in self._groups for state in group.snapshot()]
+
+    def restore(self, states: Sequence[State], steps: int) -> None:
+        """Put every environment back; states in the order `snapshot` gave."""
+        first = 0
+        for group, share in zip(self._groups, self._shares, strict=True):
+            group.restore(states[first : first + len(share)], steps)
+            first += len(share)
+
+    def close(self) -> None:
+        """Let every environment go."""
+        for group in self._groups:
+            group.close()
+
+
+def same_facts(env_id: str, first: Facts, other: Facts, index: int) -> None:
+    """Refuse environments that differ in what a pool must know of them."""
+    if other != first:
+        cause = f"expected the same spaces as index 0, {first}, got {other}. Build every environment alike."
+        raise fault(env_id, index, "while it was built", cause)

@@ -31,9 +31,8 @@ import numpy as np
 from intrigue.envs.make import check_options, make_config, make_env
 from intrigue.envs.pool.checks import check_actions
 from intrigue.envs.pool.config import PoolConfig, problems, shares, worker_count
-from intrigue.envs.pool.facts import Facts
-from intrigue.envs.pool.groups import EnvGroups
-from intrigue.envs.pool.shared_memory import Block, private_block
+from intrigue.envs.pool.local import EnvGroups
+from intrigue.envs.pool.shared_memory import Block, Facts, private_block
 from intrigue.envs.pool.workers import Crew
 from intrigue.envs.registry import ENVS, split_id
 from intrigue.errors import CheckpointError, ConfigError, Problem, RunError

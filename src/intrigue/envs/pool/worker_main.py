@@ -17,9 +17,8 @@ import warnings
 from pathlib import Path
 
 from intrigue.envs.pool import messages
-from intrigue.envs.pool.facts import facts_to_state
-from intrigue.envs.pool.groups import EnvGroups
-from intrigue.envs.pool.shared_memory import map_block, map_header
+from intrigue.envs.pool.local import EnvGroups
+from intrigue.envs.pool.shared_memory import facts_to_state, map_block, map_header
 from intrigue.envs.registry import ENVS
 from intrigue.errors import ConfigError, IntrigueError
 from intrigue.state import State

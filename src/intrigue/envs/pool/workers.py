@@ -20,9 +20,8 @@ from typing import Any, final
 from intrigue.envs.pool import messages as channel
 from intrigue.envs.pool.checks import fault, moment
 from intrigue.envs.pool.config import PoolConfig, cores, parts, worker_count
-from intrigue.envs.pool.facts import Facts, facts_from_state
-from intrigue.envs.pool.groups import same_facts
-from intrigue.envs.pool.shared_memory import STAGES, Block, map_block, map_header, open_memory
+from intrigue.envs.pool.local import same_facts
+from intrigue.envs.pool.shared_memory import STAGES, Block, Facts, facts_from_state, map_block, map_header, open_memory
 from intrigue.envs.pool.worker_process import Remote, import_path
 from intrigue.envs.registry import ENVS, split_id
 from intrigue.errors import ConfigError, EnvironmentFault

@@ -15,13 +15,12 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from intrigue.chunk import Chunk, StoredAs, StoredChunk
 from intrigue.errors import CheckpointError, RunError, StorageError
 from intrigue.run import atomic, canonical, disk
 from intrigue.run.checkpoint import tensorfile
 from intrigue.run.checkpoint.manifest import STATE, STATE_LIMIT
 from intrigue.run.checkpoint.tensorfile import Seal
-from intrigue.state import State
+from intrigue.state import Chunk, State, StoredAs, StoredChunk
 
 FOLDER = "chunks"
 MARK = "$chunk"

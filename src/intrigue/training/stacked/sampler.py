@@ -4,7 +4,7 @@
     fetching   all seeds' rows at once, from one table in which their replays lie side by side
 
 Rows are bytes that are looked at as numbers, which torch cannot map over seeds (2.11); so only the first is mapped.
-Fused, rows are words (`replay.words`), and all of a draw but its random numbers is a few kernels.
+Fused, rows are words (`replay.ring`), and all of a draw but its random numbers is a few kernels.
 """
 
 from __future__ import annotations
@@ -17,10 +17,9 @@ import torch
 from torch import Tensor, nn
 
 from intrigue.replay.buffer import Replay
-from intrigue.replay.ring import Layout, Rows
+from intrigue.replay.ring import Layout, Rows, WordRows, fits
 from intrigue.replay.sampling import EpisodeTable, draw_windows
 from intrigue.replay.windows import as_tuples
-from intrigue.replay.words import WordRows, fits
 from intrigue.training.stacked.modules import fuse_for_seeds, stack_modules
 from intrigue.types import Extras, Transitions
 

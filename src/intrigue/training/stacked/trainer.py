@@ -3,26 +3,31 @@
 Each seed is an ordinary `ReplayParts`, whose weights, moments and replay become rows of stacked tensors: its state can
 be saved, evaluated and loaded as that of a lone run, and what it computes is what a lone run computes, up to the order
 of floating-point sums. All seeds are always at the same step.
+
+Which runs can learn stacked: those whose every update is one computation of fixed shape that nobody looks into.
+
+The loop of runs that learn stacked: to the next step at which somebody wants to look, again and again.
 """
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import final
 
 import torch
 
 from intrigue.agents.ddpg import DDPG
+from intrigue.curiosity.curiosity import Curiosity
 from intrigue.envs.pool.pool import PoolStep
-from intrigue.errors import RunError
+from intrigue.errors import RunError, of_seed
 from intrigue.ops.execution import captures
 from intrigue.ops.triton_support import triton_works
 from intrigue.replay.host_staging import Stage
 from intrigue.replay.plan import updates_due
+from intrigue.rewards.mix import Mix
 from intrigue.spaces import Array
-from intrigue.training.of_seed import of_seed
 from intrigue.training.off_policy import ReplayParts
 from intrigue.training.stacked.actor import Explorers
 from intrigue.training.stacked.modules import stack_modules
@@ -34,7 +39,7 @@ NOBODY = contextlib.nullcontext()
 
 @final
 class Cohort:
-    """Parts of S runs, of which `training.stacked.eligible` has nothing to say."""
+    """Parts of S runs, of which `training.stacked.trainer` has nothing to say."""
 
     def __init__(self, parts: Sequence[ReplayParts]) -> None:
         self.parts = list(parts)
@@ -202,3 +207,54 @@ class Cohort:
         shares = {"charts/SPS": self.log_every / whole, "time/collect_fraction": self._stepping / whole}
         self._began, self._stepping = time.monotonic(), 0.0
         return shares
+
+
+def refusal(parts: ReplayParts, warmup_steps: int) -> str | None:
+    """Why a run of these parts cannot be stacked, in words; None if it can."""
+    agent, curiosity, collector = parts.agent, parts.curiosity, parts.collector
+    if not isinstance(agent, DDPG):
+        return f"the agent is no DDPG but a {type(agent).__name__}"
+    replay = collector.replay
+    if replay.keep.ring.device != replay.device:
+        return "the replay is not where the networks are"
+    if replay.keep.stack:
+        return "observations are stacked frames"
+    if len(collector.pool.groups) > 1:
+        return "the environments step in groups"
+    if collector.skills.spec is not None:
+        return "the bonus asks for skills"
+    if warmup_steps:
+        return "random steps feed the moments first (--curiosity.warmup-steps)"
+    return None if curiosity.cfg.idle else _bonus_refusal(curiosity)
+
+
+def _bonus_refusal(curiosity: Curiosity) -> str | None:
+    cfg = curiosity.cfg
+    if not curiosity.reward.together:
+        return "the bonus cannot be computed for several seeds at once"
+    problems = {
+        "it learns in several passes (--curiosity.epochs, minibatches, update-fraction)": cfg.epochs != 1
+        or not cfg.takes_all,
+        f"the bonus is scaled by {cfg.scale!r} (--curiosity.scale none or value)": cfg.scale not in ("none", "value"),
+        "observations are normalised (--curiosity.obs-norm none)": cfg.obs_norm != "none",
+        "the bonus's weight is scheduled (--curiosity.int-coef-steps 0)": cfg.int_coef_steps > 0,
+        "the weight of a part of it is scheduled by steps (schedule(...))": any(
+            isinstance(each, Mix) and each.schedules for each in curiosity.reward.modules()
+        ),
+        "encodings are disturbed (--curiosity.feature-noise 0)": cfg.feature_noise > 0,
+    }
+    return next((reason for reason, given in problems.items() if given), None)
+
+
+def stacked(parts: Sequence[ReplayParts], stops: Callable[[int], int]) -> Iterator[list[Progress]]:
+    """Train for ever; at every stop one Progress for each seed, all at the same step.
+
+    `stops(step)` is the next step to stop at, seen from a step; it may come nearer while it is on its way.
+    """
+    cohort = Cohort(parts)
+    while True:
+        before = cohort.step_count
+        cohort.step()
+        while cohort.step_count < stops(before):
+            cohort.step()
+        yield cohort.settle()
