@@ -25,7 +25,7 @@ import gymnasium as gym
 import numpy as np
 import torch
 
-from intrigue.bench.reward_costs import SPACES, make_curiosity, random_rollout
+from intrigue.bench.rewards import SPACES, make_curiosity, random_rollout
 from intrigue.bench.timing import medians
 from intrigue.config.curiosity import CuriosityConfig
 from intrigue.curiosity.curiosity import Curiosity

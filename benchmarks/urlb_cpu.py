@@ -35,7 +35,7 @@ import urlb_peer
 from torch.utils.flop_counter import FlopCounterMode
 
 from intrigue.bench.machine import machine
-from intrigue.bench.together_engine import engine_of
+from intrigue.bench.off_policy_engines import engine_of
 from intrigue.bench.train_off_policy import fill
 from intrigue.config.run import resolve
 from intrigue.ops.precision import pick_products, use_products

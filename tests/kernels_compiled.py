@@ -24,7 +24,7 @@ from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 
 from intrigue.nuclear import triton_path
-from intrigue.nuclear.source import stack_source
+from intrigue.nuclear.inputs import stack_source
 from intrigue.ops import first_layer_kernels, output_layer_kernels, philox_kernel, tf32x3_kernel, topk_kernel
 from intrigue.ops.adam import Outlook, descend, look_ahead
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from intrigue.config.run import RunConfig
     from intrigue.curiosity.curiosity import Curiosity
     from intrigue.nuclear import nuclear_norm, nuclear_score
-    from intrigue.run.result import Run
+    from intrigue.run.folder import Run
     from intrigue.types import RewardStep, Transitions
 
 
@@ -27,7 +27,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "Curiosity": "intrigue.curiosity.curiosity",
     "RewardStep": "intrigue.types",
-    "Run": "intrigue.run.result",
+    "Run": "intrigue.run.folder",
     "RunConfig": "intrigue.config.run",
     "Transitions": "intrigue.types",
     "list_agents": "intrigue.api",

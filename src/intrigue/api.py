@@ -22,7 +22,7 @@ from intrigue.presets.registry import PRESETS
 from intrigue.registry import Declaration, Registry
 from intrigue.rewards.registry import REWARDS
 from intrigue.run.driver import start
-from intrigue.run.result import Run
+from intrigue.run.folder import Run
 from intrigue.studies.registry import STUDIES
 
 

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from intrigue.bench.env import settings
-from intrigue.bench.env_actions import random_actions
-from intrigue.bench.env_rates import SETTLING, stepping
+from intrigue.bench.env_rates import SETTLING, random_actions, stepping
 from intrigue.cli import main
 from intrigue.envs.pool.config import PoolConfig, problems
 from intrigue.envs.pool.pool import make_pool

@@ -11,9 +11,8 @@ import pytest
 import torch
 
 from intrigue.bench import train_off_policy, train_on_policy
-from intrigue.bench.off_policy_engines import OneByOne
-from intrigue.bench.phase_clock import PhaseClock
-from intrigue.bench.together_engine import engine_of
+from intrigue.bench.off_policy_engines import OneByOne, engine_of
+from intrigue.bench.timing import PhaseClock
 from intrigue.bench.train_off_policy import Timed, back_to_back, fill, projection, speeds, train
 from intrigue.cli import main
 from intrigue.config.run import resolve

@@ -190,7 +190,7 @@ MUTANTS = {
         "ops/adam_kernels.py", "2 * chosen(PLACES, place)", "2 * place", "tests/cohort/test_adam_kernel.py",
     ),
     "TensorBoard hides the row a run goes on from": Mutant(
-        "run/logging/copy_tensorboard.py", "purged = step + 1 if", "purged = step if",
+        "run/logging/trackers.py", "purged = step + 1 if", "purged = step if",
         "tests/unit/test_copies.py::test_what_a_resumed_run_went_back_from_is_hidden",
     ),
     "evaluations are not copied": Mutant(

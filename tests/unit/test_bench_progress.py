@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from intrigue.bench.progress import IN_A_LOG, ON_A_TERMINAL, Progress
+from intrigue.bench.timing import IN_A_LOG, ON_A_TERMINAL, Progress
 
 
 class Watch:

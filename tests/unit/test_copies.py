@@ -18,7 +18,7 @@ from intrigue.run import checkpoint
 from intrigue.run.driver import resume, start
 from intrigue.run.finetune import finetune
 from intrigue.run.folder import RunFolder
-from intrigue.run.logging import copy_tensorboard, loggers
+from intrigue.run.logging import loggers, trackers
 from intrigue.run.logging.csv_files import read_metrics
 
 WATCHED = {**TINY, "run.sinks": "tensorboard", "steps": 256, "checkpoint_every": 128}
@@ -125,7 +125,7 @@ def test_a_resume_where_a_package_is_missing_goes_on(tmp_path: Path, capsys, mon
     def missing(*_):
         raise ImportError("No module named 'tensorboard'")
 
-    monkeypatch.setattr(copy_tensorboard, "TensorBoardCopy", missing)
+    monkeypatch.setitem(trackers.TRACKERS, "tensorboard", missing)
     resume(run.path, steps=320, quiet=True)
     assert "tensorboard gets no more metrics (No module named 'tensorboard')" in capsys.readouterr().err
     assert list(table_of(RunFolder(run.path))["intrinsic/raw_mean"])[-1] == 320
@@ -139,7 +139,7 @@ def test_a_copy_that_fails_on_the_way_is_put_away(tmp_path: Path, capsys, monkey
         written.append(step)
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(copy_tensorboard.TensorBoardCopy, "write", full)
+    monkeypatch.setattr(trackers.TensorBoardCopy, "write", full)
     run = start(resolve(WATCHED), out=tmp_path / "run")
     assert written == [64], "asked once, and no more"
     assert capsys.readouterr().err.count("tensorboard gets no more metrics") == 1
@@ -155,7 +155,7 @@ def test_a_copy_that_cannot_be_ended_is_said_after_the_run(tmp_path: Path, capsy
         seen.append((complete, (tmp_path / "run" / "DONE").exists()))
         raise TimeoutError("nobody answers")
 
-    monkeypatch.setattr(copy_tensorboard.TensorBoardCopy, "close", stuck)
+    monkeypatch.setattr(trackers.TensorBoardCopy, "close", stuck)
     start(resolve(WATCHED), out=tmp_path / "run", quiet=True)
     assert seen == [(True, True)]
     assert "tensorboard gets no more metrics (nobody answers)" in capsys.readouterr().err
@@ -163,7 +163,7 @@ def test_a_copy_that_cannot_be_ended_is_said_after_the_run(tmp_path: Path, capsy
 
 def test_a_copy_of_a_run_that_fails_is_told_so(tmp_path: Path, monkeypatch) -> None:
     seen = []
-    monkeypatch.setattr(copy_tensorboard.TensorBoardCopy, "close", lambda self, *, complete: seen.append(complete))
+    monkeypatch.setattr(trackers.TensorBoardCopy, "close", lambda self, *, complete: seen.append(complete))
     monkeypatch.setattr("intrigue.run.session.save_state", lambda *_, **__: (_ for _ in ()).throw(RunError("no")))
     with pytest.raises(RunError):
         start(resolve(WATCHED), out=tmp_path / "run", quiet=True)
@@ -173,16 +173,16 @@ def test_a_copy_of_a_run_that_fails_is_told_so(tmp_path: Path, monkeypatch) -> N
 def test_a_run_is_known_by_one_name_wherever_it_lies(tmp_path: Path) -> None:
     run = RunFolder(tmp_path / "walker" / "seed-3")
     run.path.mkdir(parents=True)
-    first = loggers.identity(run)
+    first = trackers.identity(run)
     assert first.name == "walker-seed-3"
     moved = RunFolder(run.path.rename(tmp_path / "alone"))
-    assert loggers.identity(moved) == first
+    assert trackers.identity(moved) == first
     other = RunFolder(tmp_path / "other")
     other.path.mkdir()
-    assert loggers.identity(other).id != first.id
+    assert trackers.identity(other).id != first.id
     moved.sinks.write_text("")
     with pytest.raises(CheckpointError, match=r"sinks\.json is damaged; remove it"):
-        loggers.identity(moved)
+        trackers.identity(moved)
 
 
 def test_a_folder_is_no_package(tmp_path: Path, monkeypatch) -> None:

@@ -19,7 +19,7 @@ from intrigue.run.checkpoint import snapshot
 from intrigue.run.driver import resume
 from intrigue.run.finetune import finetune
 from intrigue.run.folder import RunFolder, read_config, read_provenance
-from intrigue.scores.urlb import EXPERTS
+from intrigue.scores.normalized import EXPERTS
 from intrigue.training.build import build
 
 SHORT = {"steps": 40, "device": "cpu", "quiet": True}

@@ -11,8 +11,7 @@ from finetune_world import shrunk
 from intrigue.cli import main
 from intrigue.errors import ConfigError
 from intrigue.run.checkpoint import snapshot
-from intrigue.run.finetune import finetune
-from intrigue.run.finetune_seeds import finetune_seeds
+from intrigue.run.finetune import finetune, finetune_seeds
 from intrigue.run.folder import RunFolder, read_provenance
 from intrigue.run.multi_seed import Plan, resume_seeds, start_seeds
 from intrigue.studies.urlb.runs import _rows

@@ -54,7 +54,7 @@ def test_nothing_that_learns_takes_norms_otherwise():
     """Those named here have no gradient: distances of neighbours, singular values' denominators, a start of weights."""
     source = Path(intrigue.__file__).parent
     found = {str(file.relative_to(source)) for file in source.rglob("*.py") if NORMS.search(file.read_text())}
-    assert found == {"ops/row_norm.py", "nn/knn.py", "nuclear/reference.py", "bench/matrices.py", "nn/networks.py"}
+    assert found == {"ops/row_norm.py", "nn/knn.py", "nuclear/reference.py", "bench/score.py", "nn/networks.py"}
 
 
 @pytest.mark.parametrize("actions", [1, 2])

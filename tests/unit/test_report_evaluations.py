@@ -6,7 +6,7 @@ import pytest
 from report_folders import config_of, write_pretraining, write_run, write_tuning
 
 from intrigue.report.arms import sort_tasks
-from intrigue.report.curves import curve_of
+from intrigue.report.charts import curve_of
 from intrigue.report.record import read_record
 from intrigue.report.sections import _charts
 from intrigue.report.tables import number_table

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from report_folders import config_of, visits_of, write_run
 
 from intrigue.report.arms import sort_tasks
-from intrigue.report.curves import POINTS, curve_of, mean_line, thinned
+from intrigue.report.charts import POINTS, curve_of, mean_line, thinned
 from intrigue.report.headline import headline
 from intrigue.report.numbers import estimate, frames_per_step, success_text
 from intrigue.report.random_baseline import cap_note, simulate, with_random_policy

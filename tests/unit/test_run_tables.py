@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from intrigue.errors import CheckpointError, RunError, StorageError
 from intrigue.run import disk
-from intrigue.run.logging.sinks import CsvSink, EpisodeSink, cut_back, read_episodes, read_metrics
+from intrigue.run.logging.csv_files import CsvSink, EpisodeSink, cut_back, read_episodes, read_metrics
 from intrigue.types import Episode
 
 

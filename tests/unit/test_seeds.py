@@ -11,15 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import TINY
-from intrigue.cli.seed_option import MOST, parse_seeds
+from intrigue.cli.arguments import MOST, parse_seeds
 from intrigue.config.run import resolve
 from intrigue.errors import ConfigError, NonFiniteError, of_seed
 from intrigue.presets import preset_layer
 from intrigue.run.logging.console import Console
-from intrigue.run.loop import mean_of
+from intrigue.run.loop import mean_of, next_mark, next_stop
 from intrigue.run.names import original_text, seed_name, seed_of, seeds_stem
 from intrigue.run.seed_folder import seed_runs
-from intrigue.run.stops import next_mark, next_stop
 from intrigue.training.build import build, crew_of
 from intrigue.training.loops import apart_because, loop_all
 

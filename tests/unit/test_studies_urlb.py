@@ -13,7 +13,7 @@ from urlb_made import judge, tuning, world
 
 from intrigue.cli import main
 from intrigue.errors import ConfigError
-from intrigue.scores.urlb import EXPERTS
+from intrigue.scores.normalized import EXPERTS
 from intrigue.scores.urlb_published import PAPER_12, PAPER_BOLD, RERUN, RERUN_TASKS, TASKS_12, shares, tasks_of
 from intrigue.studies.common.arm_names import Name
 from intrigue.studies.fig6 import TASKS, all_the_way, comparable

@@ -9,7 +9,7 @@ import pytest
 from urlb_made import judge, tuning, world
 
 from intrigue.cli import main
-from intrigue.scores.urlb import EXPERTS
+from intrigue.scores.normalized import EXPERTS
 from intrigue.scores.urlb_published import DOMAINS, PAPER_12, RERUN, TASKS_12, tasks_of
 from intrigue.studies.base import Conclusion
 from intrigue.studies.show import show

@@ -9,7 +9,7 @@ import pytest
 from study_rows import rows_of
 from urlb_made import judge
 
-from intrigue.scores.urlb import EXPERTS
+from intrigue.scores.normalized import EXPERTS
 from intrigue.scores.urlb_published import PAPER_12, shares, tasks_of
 from intrigue.studies.urlb.recheck import recheck_table4
 from intrigue.studies.urlb.runs import gathered

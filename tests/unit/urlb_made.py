@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from intrigue.scores.urlb import EXPERTS
+from intrigue.scores.normalized import EXPERTS
 from intrigue.scores.urlb_published import TASKS_12
 from intrigue.studies.common.arm_names import Name
 from intrigue.studies.registry import STUDIES

@@ -16,8 +16,7 @@ import tyro
 
 from intrigue.bench.env_rates import PoolRate, bare_rate, pool_rate
 from intrigue.bench.machine import machine
-from intrigue.cli.options import Switch
-from intrigue.cli.places import refuse_files, write_text
+from intrigue.cli.options import Switch, refuse_files, write_text
 from intrigue.envs.make import EnvMaker
 from intrigue.envs.pool.config import PoolConfig, cores, problems, worker_count
 from intrigue.errors import ConfigError, Problem

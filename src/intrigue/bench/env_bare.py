@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from intrigue.bench.env_actions import random_actions
+from intrigue.bench.env_rates import random_actions
 from intrigue.envs.atari.games import ROM_ID_OF
 from intrigue.envs.make import make_env
 from intrigue.envs.registry import split_id

@@ -10,8 +10,8 @@ from typing import Annotated, Literal
 import tyro
 
 from intrigue.bench import train_off_policy, train_on_policy
-from intrigue.cli.places import refuse_files, write_text
-from intrigue.cli.seed_option import parse_seeds
+from intrigue.cli.arguments import parse_seeds
+from intrigue.cli.options import refuse_files, write_text
 from intrigue.config.compatibility import replays
 from intrigue.config.run import resolve
 from intrigue.errors import ConfigError, Problem

@@ -19,12 +19,9 @@ from typing import Any
 import torch
 
 from intrigue.bench.env_rates import stepping_together
-from intrigue.bench.machine import machine
-from intrigue.bench.memory import resident_peak
-from intrigue.bench.off_policy_engines import PHASES, Engine
-from intrigue.bench.phase_clock import PhaseClock
-from intrigue.bench.progress import Progress
-from intrigue.bench.together_engine import engine_of
+from intrigue.bench.machine import machine, resident_peak
+from intrigue.bench.off_policy_engines import PHASES, Engine, engine_of
+from intrigue.bench.timing import PhaseClock, Progress
 from intrigue.config.run import RunConfig
 from intrigue.envs.pool.config import worker_count
 from intrigue.replay.plan import ReplayPlan, updates_due

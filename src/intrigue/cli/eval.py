@@ -9,8 +9,7 @@ from typing import Annotated
 
 import tyro
 
-from intrigue.cli.options import Json, Plugins, RunDir, Switch, Whole, call
-from intrigue.cli.places import file_problems
+from intrigue.cli.options import Json, Plugins, RunDir, Switch, Whole, call, file_problems
 from intrigue.config.plugins import add_plugin
 from intrigue.errors import ConfigError, Problem
 

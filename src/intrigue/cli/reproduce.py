@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from intrigue.cli.options import Json, Switch, Whole, call
-from intrigue.cli.places import folder_problems
+from intrigue.cli.options import Json, Switch, Whole, call, folder_problems
 from intrigue.errors import ConfigError, Problem
 
 if TYPE_CHECKING:

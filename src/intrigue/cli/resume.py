@@ -7,8 +7,8 @@ from typing import Annotated
 
 import tyro
 
+from intrigue.cli.finetune import ended, mean_sentence, sentence
 from intrigue.cli.options import Plugins, Quiet, RunDir, WholeOrNone, call, shown
-from intrigue.cli.tuned import ended, mean_sentence, sentence
 from intrigue.config.plugins import add_plugin
 from intrigue.errors import ConfigError, Problem
 

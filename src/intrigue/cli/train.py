@@ -7,8 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from intrigue.cli.arguments import Arguments, parse
-from intrigue.cli.seed_option import parse_seeds
+from intrigue.cli.arguments import Arguments, parse, parse_seeds
 from intrigue.cli.train_help import print_help
 from intrigue.config.plugins import add_plugin, add_selected_plugin
 from intrigue.config.run import RunConfig, flatten_json, resolve

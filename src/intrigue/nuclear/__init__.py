@@ -1,10 +1,8 @@
 """Nuclear norms of batches of small matrices; `score.py` has the mathematics and `dispatch.py` the choice of method."""
 
 from intrigue.nuclear.dispatch import METHODS, Method, choose_method, describe_auto
-from intrigue.nuclear.forms import Center
-from intrigue.nuclear.inputs import MatrixError, MatrixTypeError
+from intrigue.nuclear.inputs import Center, Gathered, MatrixError, MatrixTypeError
 from intrigue.nuclear.score import OnNonfinite, nuclear_floor, nuclear_norm, nuclear_ratio, nuclear_score
-from intrigue.nuclear.source import Gathered
 
 __all__ = [
     "METHODS",

@@ -2,11 +2,17 @@
 
 Accepted: a tensor of shape (..., n, m) with n, m ≥ 1, dtype float16, bfloat16, float32 or float64. Any leading batch
 shape is fine, an empty one included: no matrices in, no scores out.
+
+The words for what is computed from a matrix: the form of the value, and what its rows are measured from.
+
+Where matrices lie in memory: a stack of any strides, or rows gathered by index and never copied together.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -91,4 +97,68 @@ def require_finite(broken: Tensor, name: str) -> None:
     raise NonFiniteError(
         f"{name}: {count} of {broken.numel()} matrices contain NaN or infinity, {where}. Accepted: finite entries. "
         'Find where they arise, or pass on_nonfinite="propagate" to get NaN for those matrices alone.'
+    )
+
+
+# ratio ‖Z‖_*/‖Z‖_F · score ratio/√max(n, m) · norm ‖Z‖_* · floor (ratio − 1)/(√min(n, m) − 1)
+Form = Literal["ratio", "score", "norm", "floor"]
+# none: the rows themselves · mean: deviations from the mean row · first: offsets from the first row
+Center = Literal["none", "mean", "first"]
+
+FORMS: tuple[Form, ...] = get_args(Form)
+CENTERS: tuple[Center, ...] = get_args(Center)
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """B matrices of k + 1 rows: row b of `query`, then the rows of `table` that `index[b]` names."""
+
+    query: Tensor  # (B, m)
+    table: Tensor  # (M, m)
+    index: Tensor  # (B, k) int64
+
+    def matrices(self) -> Tensor:
+        """The matrices themselves, (B, k + 1, m), copied together."""
+        return torch.cat([self.query.unsqueeze(1), self.table[self.index]], dim=1)
+
+
+@dataclass(frozen=True)
+class Source:
+    """Addresses of the entries of B matrices, as the kernels take them; strides count entries."""
+
+    first: Tensor  # the stack (outer, inner, n, m), or the tensor (B, m) of each matrix's first row
+    table: Tensor  # gathered rows: the tensor (M, m) of all other rows; otherwise the stack again, unused
+    index: Tensor  # gathered rows: (B, n − 1); otherwise the stack again, unused
+    gather: bool
+    count: int  # B
+    inner: int  # matrices per step of the outer batch axis
+    rows: int  # n
+    columns: int  # m
+    strides: tuple[int, int, int, int, int]  # outer, inner, row, column, row of the table
+
+    def widened(self) -> Source:
+        """The same in float32, copied."""
+        if self.gather:
+            return gathered_source(Gathered(self.first.float(), self.table.float(), self.index))
+        return stack_source(self.first.float())
+
+
+def stack_source(z: Tensor) -> Source:
+    """The source of a stack (..., n, m); copies only where four or more batch axes cannot be seen as two."""
+    n, m = z.shape[-2:]
+    stack = z.reshape((1,) * (4 - z.dim()) + z.shape) if z.dim() <= 4 else z.reshape(-1, *z.shape[-3:])
+    outer, inner, row, column = stack.stride()
+    count, width = stack.shape[0] * stack.shape[1], max(stack.shape[1], 1)
+    return Source(stack, stack, stack, False, count, width, n, m, (outer, inner, row, column, 0))
+
+
+def gathered_source(rows: Gathered) -> Source:
+    """The source of gathered rows."""
+    query, table, index = rows.query, rows.table, rows.index
+    if query.stride(1) != table.stride(1):
+        query, table = query.contiguous(), table.contiguous()
+    (row, column), count = query.stride(), query.shape[0]
+    strides = (0, row, 0, column, table.stride(0))
+    return Source(
+        query, table, index.contiguous(), True, count, max(count, 1), index.shape[1] + 1, query.shape[1], strides
     )

@@ -13,10 +13,8 @@ from typing import NamedTuple
 
 import torch
 
-from intrigue.nuclear.forms import CENTERS, Center
-from intrigue.nuclear.inputs import MatrixError
+from intrigue.nuclear.inputs import CENTERS, Center, MatrixError, Source
 from intrigue.nuclear.reference import Norms
-from intrigue.nuclear.source import Source
 from intrigue.ops.native_build import CannotCompile, find_compiler, load
 
 SOURCE = Path(__file__).with_name("native.c")

@@ -16,9 +16,8 @@ from torch import Tensor, library
 
 from intrigue.nuclear import native, reference
 from intrigue.nuclear.dispatch import resolve_method
-from intrigue.nuclear.forms import Center, Form
+from intrigue.nuclear.inputs import Center, Form, Gathered, gathered_source, stack_source
 from intrigue.nuclear.reference import Norms, shift
-from intrigue.nuclear.source import Gathered, gathered_source, stack_source
 
 _LIBRARY = library.Library("intrigue", "FRAGMENT")
 _LIBRARY.define("nuclear(Tensor z, str form, str center, str method) -> Tensor")

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from intrigue.nuclear.forms import Center
+from intrigue.nuclear.inputs import Center
 
 # Entries converted to float64 at a time. 8 MiB stay near the cache on a CPU (a third less time than all at once,
 # measured at 2048 × 5 × 512); 1 GiB bounds the memory taken on a GPU.

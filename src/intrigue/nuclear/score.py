@@ -36,10 +36,17 @@ import torch
 from torch import Tensor
 
 from intrigue.nuclear.dispatch import METHODS
-from intrigue.nuclear.forms import CENTERS, Center, Form
-from intrigue.nuclear.inputs import check_gathered, check_matrices, check_option, require_finite
+from intrigue.nuclear.inputs import (
+    CENTERS,
+    Center,
+    Form,
+    Gathered,
+    check_gathered,
+    check_matrices,
+    check_option,
+    require_finite,
+)
 from intrigue.nuclear.operator import NUCLEAR, NUCLEAR_GATHERED
-from intrigue.nuclear.source import Gathered
 
 OnNonfinite = Literal["raise", "propagate"]
 

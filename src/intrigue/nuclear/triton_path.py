@@ -14,8 +14,7 @@ import triton
 from torch import Tensor
 
 from intrigue.nuclear import gram_kernels, spectrum_kernels
-from intrigue.nuclear.forms import Center, Form
-from intrigue.nuclear.source import Source
+from intrigue.nuclear.inputs import Center, Form, Source
 
 LARGEST_SMALL = 8  # gram_small needs 36 float64 accumulators per lane here; with 9 lines the registers run short
 

@@ -24,7 +24,7 @@ from intrigue.report.numbers import (
 )
 from intrigue.report.record import RunRecord
 from intrigue.report.text import ABSENT, count, number, percent, visible
-from intrigue.scores.urlb import expert_of
+from intrigue.scores.normalized import expert_of
 
 SECTIONS_SHOWN_WHOLE = 40  # characters of a setting's value in a table; the full settings stand below it
 

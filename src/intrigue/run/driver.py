@@ -25,6 +25,7 @@ from intrigue.run import checkpoint
 from intrigue.run import create as birth
 from intrigue.run.create import Staging
 from intrigue.run.folder import (
+    Run,
     RunFolder,
     clear_done,
     open_run,
@@ -39,7 +40,6 @@ from intrigue.run.logging.loggers import require
 from intrigue.run.loop import drive
 from intrigue.run.names import run_stem
 from intrigue.run.provenance import provenance
-from intrigue.run.result import Run
 from intrigue.run.session import LiveRun, finished, save_state
 from intrigue.run.signals import StopRequest
 from intrigue.training.build import build, pick_device

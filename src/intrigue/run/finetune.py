@@ -13,6 +13,10 @@ A fine-tuning is a run like any other: `resume`, `verify` and `report` work on i
 
 Differs from URLB: of `aps` the features that tasks are regressed on are copied too. URLB leaves them as they were first
 drawn, so that the task is regressed on features that nothing was trained with.
+
+URLB's second phase of several seeds at once: every pre-trained seed learns the task, each from its own snapshot.
+
+runs/walker/seed-0, …    ──►    runs/walker__walker_run__2000000/seed-0, …
 """
 
 from __future__ import annotations
@@ -33,14 +37,14 @@ from intrigue.envs.registry import split_id
 from intrigue.errors import CheckpointError, ConfigError, Problem, nearest
 from intrigue.presets.urlb_setting import evaluated
 from intrigue.run.checkpoint import snapshot as snapshots
-from intrigue.run.checkpoint.snapshot import Snapshot
-from intrigue.run.checkpoint.weights import describe
+from intrigue.run.checkpoint.snapshot import Snapshot, describe
 from intrigue.run.driver import Prepare, start
-from intrigue.run.folder import RunFolder, open_run, read_config
+from intrigue.run.folder import Run, RunFolder, open_run, read_config
 from intrigue.run.logging.loggers import installed
+from intrigue.run.multi_seed import Plan, start_seeds
 from intrigue.run.names import safe_name
-from intrigue.run.result import Run
-from intrigue.scores.urlb import expert_of
+from intrigue.run.seed_folder import seed_runs
+from intrigue.scores.normalized import expert_of
 from intrigue.training.build import with_skills
 from intrigue.training.loops import AnyParts
 
@@ -251,3 +255,41 @@ def copy_weights(module: nn.Module, weights: Mapping[str, Tensor], prefixes: tup
 
 def _shape(weight: Tensor | None) -> str:
     return "missing" if weight is None else "x".join(map(str, weight.shape))
+
+
+def finetune_seeds(
+    folder: Path,
+    task: str,
+    *,
+    mark: int | None = None,
+    steps: int = STEPS,
+    n_step: int = N_STEP,
+    eval_every: int = EVAL_EVERY,
+    device: str = "auto",
+    out: Path | None = None,
+    quiet: bool = False,
+) -> list[Finetuned]:
+    """Fine-tune all runs of a folder of seeds, from their snapshots of `mark` steps or their newest, seed by seed.
+
+    Raises:
+        ConfigError: their newest snapshots are of different steps, or two are of one seed.
+    """
+    folder = Path(os.path.abspath(folder))
+    changes = changes_of(steps, n_step, eval_every, device)
+    plans: dict[int, Plan] = {}
+    marks: dict[int, int] = {}
+    for each in seed_runs(folder):
+        before = whole_path(each)
+        given, cfg, prepare = planned(before, task, mark, changes, origin=f"{folder.name}/{before.path.name}")
+        seed = cfg.run.seed
+        if seed in plans:
+            raise ConfigError(f"{folder} holds two runs of seed {seed}; move one elsewhere.")
+        plans[seed], marks[seed] = Plan(cfg, prepare), given.mark
+    newest = sorted(set(marks.values()))
+    if len(newest) > 1:
+        text = f"the seeds' newest snapshots differ: {', '.join(map(str, newest))}. Name one that all have."
+        raise ConfigError([Problem("--snapshot", text)])
+    short = short_task(next(iter(plans.values())).cfg)
+    place = out or folder.parent / f"{folder.name}__{short}__{newest[0]}"
+    runs = start_seeds([plans[seed] for seed in sorted(plans)], out=place, quiet=quiet)
+    return [scored(run, newest[0]) for run in runs]

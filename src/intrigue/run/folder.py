@@ -1,11 +1,13 @@
 """The run folder: what is in it, how it is born, and how to tell what state it is in.
 
     runs/<name>/  config.json provenance.json metrics.csv episodes.csv eval.csv checkpoints/ snapshots/ report.html
-                  figures/ DONE, and with `run.logging.sinks` tensorboard/, wandb/ or sinks.json
+                  figures/ DONE, and with `run.logging.csv_files` tensorboard/, wandb/ or sinks.json
 
 A run is born whole (`intrigue.run.create`): built as `.<name>.<uuid>.new` beside its final place, its first checkpoint
 included, and then renamed. A kill at any instant leaves either no run folder or a whole one. Nothing inside refers to
 where the folder is, so it can be moved and copied.
+
+A run on disk as a value: where it is, what it was told to do, what it measured.
 """
 
 from __future__ import annotations
@@ -17,9 +19,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from intrigue.config.run import RunConfig
 from intrigue.errors import CheckpointError, ConfigError
 from intrigue.run import atomic, canonical, disk
+from intrigue.run.checkpoint import digest
 from intrigue.run.checkpoint.verify import published
+from intrigue.run.logging.csv_files import read_episodes, read_metrics
 from intrigue.run.names import seed_name, seed_of
 
 JSON_LIMIT = 16 * 2**20  # bytes of config.json and the like; ours, far above any real one
@@ -223,3 +228,28 @@ def _read_json(path: Path) -> dict[str, Any]:
     if not isinstance(fields, dict):
         raise CheckpointError(f"{path} does not hold an object of settings")
     return fields
+
+
+@dataclass(frozen=True)
+class Run:
+    """What `intrigue.train` gives back."""
+
+    path: Path
+    config: RunConfig
+    step: int
+
+    def metrics(self) -> dict[str, list[float]]:
+        """Every column of metrics.csv."""
+        return read_metrics(RunFolder(self.path).metrics).columns
+
+    def episodes(self) -> dict[str, list[float]]:
+        """Every column of episodes.csv."""
+        return read_episodes(RunFolder(self.path).episodes).columns
+
+    def evaluations(self) -> dict[str, list[float]]:
+        """Every column of eval.csv; none where nothing was evaluated."""
+        return read_metrics(RunFolder(self.path).evaluations).columns
+
+    def digest(self) -> str:
+        """One hash of the whole training state."""
+        return digest(RunFolder(self.path).checkpoints)

@@ -1,22 +1,40 @@
-"""The loop around training: note, show, save, stop; the same for one run and for several that step together."""
+"""The loop around training: note, show, save, stop; the same for one run and for several that step together.
+
+At which steps a run is looked at: log lines, checkpoints, evaluations, snapshots, its last step.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from intrigue.config.compatibility import aimless
+from intrigue.config.run import RunConfig
 from intrigue.errors import RunError, of_seed
 from intrigue.ops.precision import use_products
 from intrigue.run import checkpoint
 from intrigue.run.logging.console import Console
 from intrigue.run.session import LiveRun
 from intrigue.run.signals import StopRequest
-from intrigue.run.stops import next_stop
 from intrigue.training.loops import loop_all
 from intrigue.types import Metrics
+
+
+def next_mark(step: int, every: Iterable[int], marks: Iterable[int]) -> int:
+    """The nearest step after `step` that is a multiple of one of `every` (0 is never) or one of `marks`."""
+    multiples = [(step // each + 1) * each for each in every if each]
+    return min([*multiples, *(mark for mark in marks if mark > step)])
+
+
+def next_stop(cfg: RunConfig, step: int, log_every: int, last: int) -> int:
+    """Where a run at `step` that writes a line every so many steps is looked at next, at the latest at `last`.
+
+    Environments step together, so a run may reach it with up to one step of each beyond.
+    """
+    run = cfg.run
+    return next_mark(step, (log_every, run.checkpoint_every, run.eval_every), (*run.snapshots, last))
 
 
 def drive(runs: Sequence[LiveRun], stop: StopRequest, place: Path, *, quiet: bool, until: int | None = None) -> None:

@@ -33,12 +33,11 @@ from intrigue.run.driver import (
     stored_config,
     take_up,
 )
-from intrigue.run.folder import RunFolder, clear_done, open_run, write_config
+from intrigue.run.folder import Run, RunFolder, clear_done, open_run, write_config
 from intrigue.run.lock import RunLock
 from intrigue.run.logging.console import printable
 from intrigue.run.loop import drive
 from intrigue.run.names import seeds_stem
-from intrigue.run.result import Run
 from intrigue.run.session import LiveRun
 from intrigue.run.signals import StopRequest
 from intrigue.training.loops import AnyParts, apart_because

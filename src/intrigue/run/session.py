@@ -11,12 +11,11 @@ from contextlib import AbstractContextManager
 from intrigue.config.run import RunConfig
 from intrigue.run import checkpoint
 from intrigue.run.checkpoint import snapshot
-from intrigue.run.checkpoint.weights import snapshot_state
-from intrigue.run.folder import RunFolder, mark_done
+from intrigue.run.checkpoint.snapshot import snapshot_state
+from intrigue.run.folder import Run, RunFolder, mark_done
 from intrigue.run.logging.console import printable
 from intrigue.run.logging.journal import Journal
 from intrigue.run.logging.loggers import Copies
-from intrigue.run.result import Run
 from intrigue.training.evaluate import Evaluator
 from intrigue.training.loops import AnyParts
 from intrigue.types import Metrics, Progress

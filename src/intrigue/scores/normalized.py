@@ -1,11 +1,20 @@
 """Human-normalised scores.
 
 HNS = (score − random)/(human − random)        superhuman: score > human, strictly
+
+Normalised scores of URLB's twelve tasks.
+
+    normalised = score / expert            no random baseline is taken off, as in URLB
+
+`urlb_experts.csv` holds what DDPG reaches in 2M frames of each task, by the benchmark's maintainer (issue 1 of
+rll-research/url_benchmark).
 """
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Mapping
+from pathlib import Path
 
 from intrigue.scores.tables import ATARI_57, Reference, reference_of
 
@@ -24,3 +33,17 @@ def above_human(game: str, score: float, constants: Mapping[str, Reference] = AT
 def superhuman(scores: Mapping[str, float], constants: Mapping[str, Reference] = ATARI_57) -> int:
     """In how many of these games the score is above a person's."""
     return sum(above_human(game, score, constants) for game, score in scores.items())
+
+
+def _read() -> dict[str, float]:
+    with Path(__file__).with_name("urlb_experts.csv").open(newline="", encoding="utf-8") as file:
+        return {row["task"]: float(row["expert"]) for row in csv.DictReader(file)}
+
+
+EXPERTS: Mapping[str, float] = _read()
+
+
+def expert_of(env_id: str) -> float | None:
+    """The expert's score in `dmc/<task>`; None where URLB has none."""
+    family, _, task = env_id.partition("/")
+    return EXPERTS.get(task) if family == "dmc" else None

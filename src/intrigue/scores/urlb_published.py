@@ -20,7 +20,7 @@ import numpy as np
 
 from intrigue.errors import ConfigError
 from intrigue.scores.aggregate import Scores
-from intrigue.scores.urlb import EXPERTS
+from intrigue.scores.normalized import EXPERTS
 
 PAPER_METHODS = ("ICM", "RND", "APS", "Disagreement", "APT", "NNM")
 QUOTED = ("ICM", "RND", "APS")  # by the paper, from URLB

@@ -15,8 +15,7 @@ from intrigue.studies.atari.results import Results
 from intrigue.studies.atari.study import NOMINAL_STEPS, SMOKE, AtariStudy, Rung, Variant, budgets_of, common_words
 from intrigue.studies.base import SCORE_COLUMNS, Budget, Conclusion, Row, Verdict
 from intrigue.studies.common.arm_names import Name
-from intrigue.studies.common.verdicts import difference, figure, ordered, span
-from intrigue.studies.common.versus import measured, others_than, versus_best
+from intrigue.studies.common.verdicts import difference, figure, measured, ordered, others_than, span, versus_best
 from intrigue.studies.registry import register_study
 
 NAMED_GAMES = ("Gopher", "KungFuMaster")  # by the text

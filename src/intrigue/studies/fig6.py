@@ -21,7 +21,7 @@ import numpy as np
 
 from intrigue.scores import Interval, difference_interval, joint_interval, seeds_interval
 from intrigue.scores.aggregate import Scores
-from intrigue.scores.urlb import EXPERTS
+from intrigue.scores.normalized import EXPERTS
 from intrigue.studies.base import SCORE_COLUMNS, Budget, Conclusion, Row, Verdict
 from intrigue.studies.common.verdicts import difference, ordered, span
 from intrigue.studies.registry import register_study

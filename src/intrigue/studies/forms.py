@@ -15,7 +15,7 @@ from typing import ClassVar, final
 from intrigue.presets import preset_layer
 from intrigue.scores.stats import mean
 from intrigue.studies.base import Arm, Budget, Conclusion, Row, Study
-from intrigue.studies.common.measure import coverage, goal_step
+from intrigue.studies.common.verdicts import coverage, goal_step
 from intrigue.studies.quickstart import control_arms, judged, shown
 from intrigue.studies.registry import register_study
 

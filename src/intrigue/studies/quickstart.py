@@ -17,7 +17,7 @@ from intrigue.presets import preset_layer
 from intrigue.report.page import compose_report, save_report
 from intrigue.scores.stats import bootstrap_interval, difference_interval, mean
 from intrigue.studies.base import Arm, Budget, Conclusion, Row, Study, Verdict
-from intrigue.studies.common.measure import coverage
+from intrigue.studies.common.verdicts import coverage
 from intrigue.studies.registry import register_study
 
 WANTED_RATIO = 2.0  # ours: a bonus that does not at least double a random policy's reach is not worth its cost here

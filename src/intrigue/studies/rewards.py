@@ -20,7 +20,7 @@ from intrigue.presets import preset_layer
 from intrigue.rewards.registry import REWARDS
 from intrigue.scores.stats import mean
 from intrigue.studies.base import Arm, Budget, Conclusion, Row, Study
-from intrigue.studies.common.measure import coverage, late_mean
+from intrigue.studies.common.verdicts import coverage, late_mean
 from intrigue.studies.quickstart import RANDOM, control_arms, judged, shown
 from intrigue.studies.registry import register_study
 

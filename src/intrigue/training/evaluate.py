@@ -37,7 +37,7 @@ from intrigue.rewards.registry import REWARDS
 from intrigue.rng import Streams
 from intrigue.run import checkpoint
 from intrigue.run.folder import RunFolder, read_config
-from intrigue.scores.urlb import expert_of
+from intrigue.scores.normalized import expert_of
 from intrigue.seeding import derive_seed
 from intrigue.skills import SkillCourse
 from intrigue.spaces import Array, make_spaces

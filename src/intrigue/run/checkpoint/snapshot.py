@@ -5,6 +5,8 @@
 A snapshot holds the agent's networks, the reward's, and what they were made for; no optimiser, no replay, no
 environment. It is written as a checkpoint is, and never written again, removed or passed over: a damaged one is an
 error that names it.
+
+What a snapshot holds of the parts of a run: the weights of agent and reward, and what they were made for.
 """
 
 from __future__ import annotations
@@ -14,12 +16,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from intrigue.config.run import RunConfig
 from intrigue.errors import CheckpointError, ConfigError, Problem
 from intrigue.run import checkpoint, disk
 from intrigue.run.checkpoint.manifest import MANIFEST, SIZE_LIMIT, NewerFormat, parse
 from intrigue.run.checkpoint.verify import examine, order, published
 from intrigue.run.folder import RunFolder
+from intrigue.spaces import Spaces
 from intrigue.state import State
+from intrigue.training.build import with_skills
+from intrigue.training.loops import AnyParts
 
 KEEP_ALL = 10**9
 FIELDS = {"about", "agent", "reward"}
@@ -96,3 +102,29 @@ def load(folder: RunFolder, wanted: int | None) -> Snapshot:
         raise CheckpointError(f"snapshot {path} is a whole checkpoint but holds no snapshot; expected {sorted(FIELDS)}")
     digest = parse(disk.read_whole(path / MANIFEST, SIZE_LIMIT)).content_digest()
     return Snapshot(path, mark, state["about"], state["agent"], state["reward"], digest)
+
+
+def snapshot_state(cfg: RunConfig, parts: AnyParts) -> State:
+    """The state that `intrigue.run.checkpoint.snapshot` keeps."""
+    tree = cfg.to_json()
+    spaces = with_skills(parts.collector.pool.spaces, parts.curiosity.skills)
+    return {
+        "about": {
+            "step": parts.collector.step_count,
+            "env": tree["env"],
+            "agent": tree["agent"],
+            "reward": tree["reward"],
+            "spaces": describe(spaces),
+        },
+        "agent": {name: value.detach().clone() for name, value in parts.agent.state_dict().items()},
+        "reward": {name: value.detach().clone() for name, value in parts.curiosity.reward.state_dict().items()},
+    }
+
+
+def describe(spaces: Spaces) -> dict[str, object]:
+    """Sizes of what a policy reads and gives, as JSON."""
+    return {
+        "obs": {"kind": spaces.obs.kind, "shape": list(spaces.obs.shape)},
+        "action": {"kind": spaces.action.kind, "width": spaces.action.width},
+        "skill": spaces.skill,
+    }

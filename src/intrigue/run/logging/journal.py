@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import deque
 
 from intrigue.run.folder import RunFolder
-from intrigue.run.logging.csv_files import cut_back, read_episodes
+from intrigue.run.logging.csv_files import CsvSink, EpisodeSink, cut_back, read_episodes
 from intrigue.run.logging.loggers import Copies
-from intrigue.run.logging.sinks import CsvSink, EpisodeSink
 from intrigue.types import Metrics, Progress
 
 # The window of the Disagreement and baselines logs: the mean over the last 100 finished episodes.

@@ -1,5 +1,5 @@
-"""Copies of a run's metrics for those who watch: TensorBoard, Weights & Biases, trackio, as `run.logging.sinks` names
-them.
+"""Copies of a run's metrics for those who watch: TensorBoard, Weights & Biases, trackio, as `run.logging.csv_files`
+names them.
 
 What counts is in metrics.csv and eval.csv. A copy that cannot be made, or no longer, is put away with a note, and the
 run goes on.
@@ -8,20 +8,13 @@ run goes on.
 from __future__ import annotations
 
 import functools
-import importlib
 import importlib.util
-import json
-import os
-import secrets
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
-from intrigue.errors import CheckpointError, ConfigError, Problem
-from intrigue.run import atomic, disk
+from intrigue.errors import ConfigError, Problem
 from intrigue.run.folder import RunFolder
-from intrigue.run.names import seed_of
-
-LIMIT = 4096  # bytes of sinks.json; ours, far above what is written
+from intrigue.run.logging.trackers import TRACKERS, Copy
 
 
 def installed(names: Iterable[str]) -> tuple[str, ...]:
@@ -44,14 +37,6 @@ def require(names: tuple[str, ...]) -> None:
                 for name in missing
             ]
         )
-
-
-class Copy(Protocol):
-    """Takes the metrics of one logged step."""
-
-    def write(self, step: int, frame: int, wall_seconds: float, metrics: Mapping[str, float]) -> None: ...
-    def sync(self) -> None: ...
-    def close(self, *, complete: bool) -> None: ...
 
 
 class Copies:
@@ -82,8 +67,7 @@ class Copies:
         return notes
 
     def _open(self, name: str, folder: RunFolder, config: Mapping[str, Any], step: int) -> None:
-        module = importlib.import_module(f"intrigue.run.logging.copy_{name}")
-        self._sinks[name] = module.open_copy(folder, config, step)
+        self._sinks[name] = TRACKERS[name](folder, config, step)
 
     def _each(self, do: Callable[[Copy], None]) -> None:
         for name, sink in list(self._sinks.items()):
@@ -96,30 +80,3 @@ class Copies:
             self._sinks.pop(name, None)
             reason = str(error).strip() or type(error).__name__
             self._notes.append(f"{name} gets no more metrics ({reason.splitlines()[0]}); metrics.csv goes on")
-
-
-class Identity(NamedTuple):
-    """What a run is known by elsewhere; the same after a resume, wherever the folder lies then."""
-
-    id: str
-    name: str
-
-
-def identity(folder: RunFolder) -> Identity:
-    """The run's own, made when it is first asked for and kept in sinks.json.
-
-    Raises:
-        CheckpointError: that file is damaged.
-    """
-    if not os.path.lexists(folder.sinks):
-        path = folder.path.resolve()
-        # A seed's folder alone says too little.
-        name = path.name if seed_of(path.name) is None else f"{path.parent.name}-{path.name}"
-        made = Identity(secrets.token_hex(8), name)
-        atomic.write_file(folder.sinks, json.dumps(made._asdict()).encode() + b"\n")
-        return made
-    try:
-        found = json.loads(disk.read_whole(folder.sinks, LIMIT))
-        return Identity(str(found["id"]), str(found["name"]))
-    except (ValueError, TypeError, KeyError, CheckpointError) as error:
-        raise CheckpointError(f"{folder.sinks} is damaged; remove it to begin anew there") from error

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any, ClassVar, final
 
 from intrigue.presets import preset_layer
+from intrigue.presets.atari import SMALL_MODELS
 from intrigue.presets.atari_setting import laptop_sized
-from intrigue.presets.atari_small import SMALL_MODELS
 from intrigue.run.folder import RunFolder
 from intrigue.studies.atari.plots import draw_curves
 from intrigue.studies.atari.results import SMALL, Results, results_of, write_scores

@@ -5,16 +5,28 @@ order      "A above B" in a game or an aggregate: 95 % interval over seeds of th
 value      a number of the paper: PASS when our interval reaches the recomputed value or lies above it. Below it:
            FAIL only after the nominal 1e8 steps, since fewer explain less; SHORT before.
 aggregate  a claim about the mean over the paper's games is judged on all of them; on fewer it is SHORT.
+
+Figures read from a finished run's folder, for studies to compare.
+
+Raw scores of several methods in one game, and one method against the best of the others.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
+from intrigue.run import checkpoint
+from intrigue.run.folder import RunFolder
+from intrigue.run.logging.csv_files import read_episodes, read_metrics
 from intrigue.scores import Interval, stats
-from intrigue.studies.base import Verdict
+from intrigue.scores.stats import bootstrap_interval, mean
+from intrigue.studies.atari.results import Results
+from intrigue.studies.base import Row, Verdict
+from intrigue.studies.common.arm_names import Name
 
 
 def ordered(interval: Interval | None, above: float = 0.0) -> Verdict:
@@ -73,3 +85,48 @@ def scores_text(values: Sequence[float]) -> str:
         return "-"
     spread = stats.std(values)
     return figure(stats.mean(values)) + ("" if spread is None else f" ± {figure(spread)}")
+
+
+def coverage(path: Path) -> float:
+    """Share of the places visited at least once, at the end of the run, from the saved visit counts."""
+    saved = checkpoint.load(RunFolder(path).checkpoints, on_skip=lambda text: None)
+    return float((saved.state["collector"]["visits"] > 0).mean())
+
+
+def goal_step(path: Path) -> int | None:
+    """Agent steps until an episode first ended with a positive return; None if none did."""
+    columns = read_episodes(RunFolder(path).episodes).columns
+    pairs = zip(columns.get("step", []), columns.get("episodic_return", []), strict=True)
+    return next((int(step) for step, total in pairs if total > 0), None)
+
+
+def late_mean(path: Path, metric: str, share: float) -> float:
+    """Mean of a metric over the last `share` of a run's rows that have it; NaN where none has."""
+    values = [value for value in read_metrics(RunFolder(path).metrics).columns.get(metric, []) if not math.isnan(value)]
+    late = values[len(values) - max(1, round(share * len(values))) :]
+    return sum(late) / len(late) if late else math.nan
+
+
+def measured(results: Results, game: str, names: Sequence[Name]) -> list[Row]:
+    """One row for each method that was run, without a verdict."""
+    rows = []
+    for name in names:
+        raw = results.raw(name, game)
+        if raw:
+            interval = bootstrap_interval(raw, np.random.default_rng(0))
+            rows.append(Row(f"{game}: {name}", "-", scores_text(raw), len(raw), interval=span(interval)))
+    return rows
+
+
+def others_than(results: Results, games: Sequence[str], names: Sequence[Name]) -> list[Row]:
+    """Rows for what else is in the data on these games."""
+    rest = sorted(set(results.scores) - set(names))
+    return [row for game in games for row in measured(results, game, rest)]
+
+
+def versus_best(results: Results, game: str, ours: Name, rivals: Sequence[Name]) -> tuple[bool, Name, Interval | None]:
+    """Whether ours has the highest mean, the best of the others, and the interval of ours minus that one."""
+    held = [name for name in rivals if results.raw(name, game)]
+    best = max(held, key=lambda name: mean(results.raw(name, game)))
+    mine, theirs = results.raw(ours, game), results.raw(best, game)
+    return mean(mine) > mean(theirs), best, difference(mine, theirs)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from intrigue.report.charts import short_count
-from intrigue.scores.urlb import EXPERTS
+from intrigue.scores.normalized import EXPERTS
 from intrigue.scores.urlb_published import DOMAINS, PAPER_12, domain_of, tasks_of
 from intrigue.studies.base import Board
 from intrigue.studies.urlb.methods import FINETUNE_FRAMES, METHODS, PRETRAIN_FRAMES, method_of

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from intrigue.report.charts import COLORS, drawing, finish, legend_below, new_figure, short_count
 from intrigue.run.atomic import write_file
 from intrigue.scores import AGGREGATES, seeds_interval
-from intrigue.scores.urlb import EXPERTS
+from intrigue.scores.normalized import EXPERTS
 from intrigue.scores.urlb_published import DOMAINS, Column, domain_of, shares, tasks_of
 from intrigue.studies.atari.plots import mean_curve
 from intrigue.studies.common.arm_names import Name

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from intrigue.scores import AGGREGATES
-from intrigue.scores.urlb import EXPERTS
+from intrigue.scores.normalized import EXPERTS
 from intrigue.scores.urlb_published import (
     DOMAINS,
     PAPER_12,

@@ -29,7 +29,7 @@ from intrigue.run.atomic import write_file
 from intrigue.run.folder import RunFolder, read_config, read_provenance
 from intrigue.run.logging.csv_files import read_metrics
 from intrigue.run.seed_folder import seed_runs
-from intrigue.scores.urlb import EXPERTS
+from intrigue.scores.normalized import EXPERTS
 from intrigue.scores.urlb_published import domain_of
 from intrigue.studies.common.arm_names import Name, name_of
 from intrigue.studies.common.curves import Array, Curve, runs_below
