@@ -21,9 +21,10 @@ run: $(VENV)/.ready  ## a curious agent in a maze beside one that is not: about 
 test: $(VENV)/.ready lint types  ## format, lint, types and the whole default suite
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m "not slow and not gpu and not trackers"
 
-lint: $(VENV)/.ready  ## format and lint
+lint: $(VENV)/.ready  ## format, lint and the layers of imports
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/lint-imports --no-logo
 
 types: $(VENV)/.ready  ## the strict type checker
 	$(BIN)/mypy

@@ -8,9 +8,9 @@ from conftest import TINY
 from intrigue.cli import COMMANDS, main
 from intrigue.cli.bench import TARGETS
 from intrigue.config.run import resolve
+from intrigue.run import play
 from intrigue.run.driver import start
 from intrigue.studies import engine
-from intrigue.training import evaluate
 
 
 def answer(arguments: list[str]) -> object:
@@ -62,7 +62,7 @@ def test_finetune_reads_large_numbers_as_train_does(option, tmp_path, capsys) ->
 
 
 def test_negative_numbers_are_refused_before_anything_is_done(monkeypatch, capsys) -> None:
-    for module, name in ((evaluate, "play"), (engine, "run_study")):
+    for module, name in ((play, "play"), (engine, "run_study")):
         monkeypatch.setattr(module, name, lambda *_, **__: pytest.fail("it began"))
     assert main(["eval", "gone", "--seed", "-3"]) == 2
     assert "--seed: -3 is out of range; it must be >= 0." in capsys.readouterr().err

@@ -10,11 +10,11 @@ import pytest
 from conftest import TINY
 from intrigue.bench import env, rewards, score, train_on_policy
 from intrigue.cli import main
-from intrigue.cli.options import file_problems, folder_problems
+from intrigue.run.outputs import file_problems, folder_problems
 from intrigue.config.run import resolve
+from intrigue.run import play
 from intrigue.run.driver import start
 from intrigue.studies import engine
-from intrigue.training import evaluate
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,7 @@ def never(*_: object, **__: object) -> None:
 
 @pytest.mark.parametrize("film", ["afile/w.gif", "afile/deep/w.mp4", "x.gif", "x.mp4"])
 def test_a_film_that_cannot_be_written_is_refused_before_playing(run, place, film, monkeypatch, capsys) -> None:
-    monkeypatch.setattr(evaluate, "play", never)
+    monkeypatch.setattr(play, "play", never)
     assert main(["eval", run, "--video", film]) == 2
     shown = capsys.readouterr()
     assert shown.out == "" and f"--video: {film} cannot be written: " in shown.err
@@ -88,7 +88,7 @@ def test_a_place_that_may_not_be_written_is_named_and_asking_leaves_nothing(plac
     assert file_problems("--json", place / "afile") == file_problems("--json", None) == []
     assert not (place / "a").exists() and (place / "afile").read_text() == "here before"
     # As root everything may be written, so what a read-only folder answers is played here.
-    monkeypatch.setattr("intrigue.cli.options.os.access", lambda *_: False)
+    monkeypatch.setattr("intrigue.run.outputs.os.access", lambda *_: False)
     (told,) = file_problems("--json", Path("x.gif/deep/b.json"))
     assert str(told).startswith("--json: x.gif/deep/b.json cannot be written: nothing may be written in x.gif. ")
     (told,) = file_problems("--json", place / "afile")

@@ -139,13 +139,12 @@ def test_warm_up_steps_feed_the_moments_and_delay_learning():
 
 
 def test_a_young_run_is_evaluated_by_its_values_not_by_its_exploration(tmp_path, monkeypatch):
-    from intrigue.run import driver
+    from intrigue.run import driver, play
     from intrigue.run.folder import open_run
-    from intrigue.training import evaluate
 
     layer = {**SMALL, "env": "chain", "reward": "none", "pool.num_envs": 2, "steps": 60, "agent.epsilon_end": 0.05}
     driver.start(resolve(layer), out=tmp_path / "young", quiet=True)
     seen = []
-    monkeypatch.setattr(evaluate, "play_episodes", lambda agent, *_, **__: seen.append(float(agent.epsilon)))
-    evaluate.play(open_run(tmp_path / "young"), 1, seed=0, greedy=False, film=False)
+    monkeypatch.setattr(play, "play_episodes", lambda agent, *_, **__: seen.append(float(agent.epsilon)))
+    play.play(open_run(tmp_path / "young"), 1, seed=0, greedy=False, film=False)
     assert seen == [pytest.approx(0.05)]

@@ -18,10 +18,10 @@ from conftest import TINY, same_state
 from intrigue.config.run import resolve
 from intrigue.datasets import minari as export_minari
 from intrigue.datasets.export import export_run, read_run
-from intrigue.datasets.load import given_episodes
+from intrigue.datasets.load import given_episodes, load_episodes
 from intrigue.datasets.sealed_folder import SEAL
 from intrigue.errors import ConfigError
-from intrigue.replay.prefill import load_episodes, refill
+from intrigue.replay.prefill import refill
 from intrigue.replay.recording import Recording, Recordings
 from intrigue.replay.step_store import Taken
 from intrigue.run import checkpoint

@@ -12,9 +12,10 @@ from exported_world import FORMS, exported, hand_made, lived, refilled, saved
 from replay_world import World, replay_of
 
 from intrigue.cli import main
+from intrigue.datasets.load import load_episodes
 from intrigue.datasets.sealed_folder import SEAL
 from intrigue.errors import CheckpointError, ConfigError
-from intrigue.replay.prefill import load_episodes, refill
+from intrigue.replay.prefill import refill
 from intrigue.replay.recording import Recording, Recordings
 
 

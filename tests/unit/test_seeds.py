@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import TINY
-from intrigue.cli.arguments import MOST, parse_seeds
 from intrigue.config.run import resolve
 from intrigue.errors import ConfigError, NonFiniteError, of_seed
 from intrigue.presets import preset_layer
@@ -19,6 +18,7 @@ from intrigue.run.logging.console import Console
 from intrigue.run.loop import mean_of, next_mark, next_stop
 from intrigue.run.names import original_text, seed_name, seed_of, seeds_stem
 from intrigue.run.seed_folder import seed_runs
+from intrigue.seeding import MOST_SEEDS, parse_seeds
 from intrigue.training.build import build, crew_of
 from intrigue.training.loops import apart_because, loop_all
 
@@ -69,8 +69,8 @@ def test_seeds_are_read(text, seeds):
         ("8:2", "holds no seed"),
         ("0,3,0,3", "0, 3 stands more than once. Name each once: --seeds 0,3."),
         ("0:4,2", "--seeds 0,1,2,3."),
-        (f"0:{MOST + 1}", f"more than {MOST} seeds"),
-        ("0:999999999999999999", f"--seeds 0:{MOST} is a first one"),
+        (f"0:{MOST_SEEDS + 1}", f"more than {MOST_SEEDS} seeds"),
+        ("0:999999999999999999", f"--seeds 0:{MOST_SEEDS} is a first one"),
     ],
 )
 def test_what_is_wrong_with_seeds_is_said_with_the_fix(text, said):

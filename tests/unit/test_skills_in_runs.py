@@ -15,10 +15,10 @@ from intrigue.errors import ConfigError
 from intrigue.run import checkpoint
 from intrigue.run.driver import resume, start
 from intrigue.run.folder import open_run
+from intrigue.run.play import play
 from intrigue.skills import SkillSpec
 from intrigue.spaces import ActionSpec, ObsSpec, Spaces
 from intrigue.training.build import build
-from intrigue.training.evaluate import play
 from intrigue.types import Stream, Transitions
 
 DEAF = Path(__file__).parent.parent / "plugins" / "deaf_agent.py"

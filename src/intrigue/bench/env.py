@@ -16,10 +16,10 @@ import tyro
 
 from intrigue.bench.env_rates import PoolRate, bare_rate, pool_rate
 from intrigue.bench.machine import machine
-from intrigue.cli.options import Switch, refuse_files, write_text
 from intrigue.envs.make import EnvMaker
 from intrigue.envs.pool.config import PoolConfig, cores, problems, worker_count
 from intrigue.errors import ConfigError, Problem
+from intrigue.run.outputs import refuse_files, write_text
 
 SWEEP_SECONDS = 75.0  # No further setting is begun after this; one takes at most about ten seconds.
 HEADER = f"{'workers':>8}{'groups':>8}{'pin':>6}{'steps/s':>11}{'of bare':>9}{'start s':>9}{'peak MiB':>10}\n"
@@ -32,7 +32,10 @@ def command(
     groups: Annotated[int, tyro.conf.arg(metavar="G", help="groups that step in turn")] = 2,
     seconds: Annotated[float, tyro.conf.arg(metavar="S", help="how long each is timed")] = 4.0,
     pin: Annotated[bool, tyro.conf.arg(help="keep every process on a core of its own")] = False,
-    sweep: Annotated[Switch, tyro.conf.arg(help="try several workers, groups and pinning, within 90 seconds")] = False,
+    sweep: Annotated[
+        tyro.conf.FlagCreatePairsOff[bool],
+        tyro.conf.arg(help="try several workers, groups and pinning, within 90 seconds"),
+    ] = False,
     json_file: Annotated[
         Path | None, tyro.conf.arg(name="json", metavar="FILE", help="write the figures as JSON")
     ] = None,

@@ -28,13 +28,13 @@ import tyro
 from intrigue.agents.ppo import PPO, PPOConfig
 from intrigue.bench.machine import machine, peak_bytes
 from intrigue.bench.timing import medians
-from intrigue.cli.options import refuse_files, write_text
 from intrigue.config.curiosity import CuriosityConfig
 from intrigue.curiosity.curiosity import Curiosity
 from intrigue.errors import ConfigError, Problem, unknown_name
 from intrigue.ops.precision import exact_float32
 from intrigue.rewards.registry import REWARDS
 from intrigue.rng import seeded_construction
+from intrigue.run.outputs import refuse_files, write_text
 from intrigue.spaces import ActionSpec, ObsSpec, Spaces
 from intrigue.training.build import pick_device
 from intrigue.types import Parts, Prepared, Stream, Transitions

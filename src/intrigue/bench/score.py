@@ -25,8 +25,8 @@ from torch import Generator, Tensor
 
 from intrigue.bench.machine import machine
 from intrigue.bench.timing import captured, medians, seconds_once
-from intrigue.cli.options import refuse_files, write_text
 from intrigue.nuclear import choose_method, nuclear_score
+from intrigue.run.outputs import refuse_files, write_text
 
 Maker = Callable[[int, int, int, Generator], Tensor]
 

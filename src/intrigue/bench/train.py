@@ -10,12 +10,12 @@ from typing import Annotated, Literal
 import tyro
 
 from intrigue.bench import train_off_policy, train_on_policy
-from intrigue.cli.arguments import parse_seeds
-from intrigue.cli.options import refuse_files, write_text
 from intrigue.config.compatibility import replays
 from intrigue.config.run import resolve
 from intrigue.errors import ConfigError, Problem
 from intrigue.presets import preset_layer
+from intrigue.run.outputs import refuse_files, write_text
+from intrigue.seeding import parse_seeds
 
 ROLLOUTS = 6  # timed, if no other number is asked for
 

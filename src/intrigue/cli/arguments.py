@@ -2,17 +2,14 @@
 
 Nothing is converted here and nothing stops at the first mistake; `intrigue.config.run.resolve` sees every value, so
 that all problems can be reported together.
-
-`--seeds 0:8` or `--seeds 0,3,5`: what was typed as a list of seeds.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from intrigue.errors import ConfigError, Problem, unknown_name
+from intrigue.errors import Problem, unknown_name
 
 VALUED = (
     *("preset", "reward", "agent", "env", "steps", "seed", "out", "device", "threads", "checkpoint_every", "config"),
@@ -84,39 +81,3 @@ def _next_value(tokens: list[str]) -> str | None:
     if not tokens or tokens[0].startswith("--"):
         return None
     return tokens.pop(0)
-
-
-MOST = 64  # ours: so many learn together on one large GPU; more are more commands
-_PIECE = re.compile(r"([0-9]{1,18})(?::([0-9]{1,18}))?")  # 18 digits: whatever a 64-bit number holds
-
-
-def parse_seeds(text: str) -> list[int]:
-    """The seeds in ascending order; ranges leave their end out, as Python's do.
-
-    Raises:
-        ConfigError: they cannot be read, are none, too many, or some stand twice; with the fix.
-    """
-    seeds: list[int] = []
-    for piece in text.split(","):
-        found = _PIECE.fullmatch(piece.strip())
-        if found is None:
-            raise _problem(f"{text!r} is no list of seeds. Write 0:8 for the seeds 0 to 7, or 0,3,5.")
-        first = int(found[1])
-        end = first + 1 if found[2] is None else int(found[2])
-        if end <= first:
-            raise _problem(f"{piece.strip()!r} holds no seed: the end is left out. {first}:{first + 8} holds eight.")
-        if len(seeds) + end - first > MOST:
-            raise _problem(
-                f"{text!r} are more than {MOST} seeds, the most for one command. Use several commands of at most "
-                f"{MOST} each: --seeds {first}:{first + MOST} is a first one."
-            )
-        seeds += range(first, end)
-    twice = sorted({seed for seed in seeds if seeds.count(seed) > 1})
-    if twice:
-        alone = ",".join(map(str, sorted(set(seeds))))
-        raise _problem(f"{', '.join(map(str, twice))} stands more than once. Name each once: --seeds {alone}.")
-    return sorted(seeds)
-
-
-def _problem(message: str) -> ConfigError:
-    return ConfigError([Problem("--seeds", message)])

@@ -9,9 +9,10 @@ from typing import Annotated
 
 import tyro
 
-from intrigue.cli.options import Json, Plugins, RunDir, Switch, Whole, call, file_problems
+from intrigue.cli.options import Json, Plugins, RunDir, Switch, Whole, call
 from intrigue.config.plugins import add_plugin
 from intrigue.errors import ConfigError, Problem
+from intrigue.run.outputs import file_problems
 
 
 def evaluate(
@@ -40,8 +41,9 @@ def evaluate(
     if problems:
         raise ConfigError(problems)
     from intrigue.run.folder import open_run
+    from intrigue.run.play import play
     from intrigue.run.video import write_video
-    from intrigue.training.evaluate import play, summary
+    from intrigue.training.evaluate import summary
 
     for path in plugin:
         add_plugin(path)

@@ -22,7 +22,7 @@ def export(
 ) -> int:
     """Write the whole episodes in a run's replay to a folder. No environment is started.
 
-    `intrigue train --replay-from FOLDER` begins a run with them, and `intrigue.replay.prefill.load_episodes` reads
+    `intrigue train --replay-from FOLDER` begins a run with them, and `intrigue.datasets.load.load_episodes` reads
     them. A Minari dataset is named as its folder, which must end in a version.
 
     Examples:

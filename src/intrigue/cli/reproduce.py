@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from intrigue.cli.options import Json, Switch, Whole, call, folder_problems
+from intrigue.cli.options import Json, Switch, Whole, call
 from intrigue.errors import ConfigError, Problem
+from intrigue.run.outputs import folder_problems
 
 if TYPE_CHECKING:
     from intrigue.studies.base import Conclusion, Study

@@ -7,12 +7,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from intrigue.cli.arguments import Arguments, parse, parse_seeds
+from intrigue.cli.arguments import Arguments, parse
 from intrigue.cli.train_help import print_help
 from intrigue.config.plugins import add_plugin, add_selected_plugin
 from intrigue.config.run import RunConfig, flatten_json, resolve
 from intrigue.errors import ConfigError, Problem
 from intrigue.presets import preset_layer
+from intrigue.seeding import parse_seeds
 
 CONFIG_LIMIT_BYTES = 1 << 20  # a configuration is a few kilobytes; anything larger is another kind of file
 

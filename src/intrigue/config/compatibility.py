@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 from intrigue.agents.registry import AGENTS
 from intrigue.config.curiosity import CuriosityConfig
 from intrigue.config.reward_expression import parts_of
-from intrigue.envs.dmc.names import PRIMAL
-from intrigue.envs.registry import split_id
+from intrigue.envs.registry import ENVS, split_id
 from intrigue.errors import Problem
 from intrigue.rewards.registry import REWARDS
 
@@ -51,7 +50,7 @@ def aimless(env_id: str, reward: str, curiosity: CuriosityConfig) -> bool:
     """Whether a run of these has no reward at all: a domain without a task, and no bonus either."""
     family, name = split_id(env_id)
     without_bonus = reward == "none" or (curiosity.int_coef == 0 and curiosity.int_coef_steps == 0)
-    return family == "dmc" and name in PRIMAL and without_bonus
+    return without_bonus and not ENVS.get(family).cls.has_reward(name)
 
 
 def doubtful(reward: str, reward_options: Mapping[str, Any], agent: str) -> bool:

@@ -1,18 +1,64 @@
-"""A new run whose replay holds exported episodes before its first step.
+"""Exported episodes back into memory, and into a new run whose replay holds them before its first step.
 
-They are read once, before the run appears, and are in its first checkpoint: to resume, the folder is not needed.
+    for episode in load_episodes(Path("walker-data")):     # each a `Recording`
+        ...
+
+A run reads them once, before it appears, and they are in its first checkpoint: to resume, the folder is not needed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from intrigue.datasets import exorl, minari
+from intrigue.datasets.sealed_folder import Sealed, open_sealed
 from intrigue.errors import ConfigError, Problem
-from intrigue.replay.prefill import OPTION, load_episodes
+from intrigue.replay.prefill import OPTION
+from intrigue.replay.recording import Recordings
 from intrigue.training.loops import AnyParts
 from intrigue.training.replay_collector import ReplayCollector
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset(Recordings):
+    """The episodes in a folder."""
+
+    sealed: Sealed
+
+    def describe(self) -> dict[str, Any]:
+        """Where they come from, for provenance.json."""
+        about = self.sealed.about or {}
+        return {
+            "folder": self.sealed.folder.resolve().name,
+            "episodes": len(self),
+            "transitions": self.transitions,
+            "of": about.get("origin"),
+            "seal": about.get("seal"),
+        }
+
+
+def load_episodes(folder: Path) -> Dataset:
+    """The episodes that `intrigue export` wrote to `folder`, or that ExORL or Minari did. Read as they are asked for.
+
+    Raises:
+        ConfigError: there is no such folder, or no episode in it.
+        CheckpointError: a file is missing or damaged; the message names it. Also while episodes are read.
+    """
+    sealed = open_sealed(folder)
+    recordings = None
+    if exorl.found(folder):
+        recordings = exorl.read(sealed)
+    elif (folder / minari.FILES[0]).exists():
+        recordings = minari.read(sealed)
+    if recordings is None or not len(recordings):
+        raise ConfigError(
+            f"{folder} holds no episodes. Accepted: episode_<index>_<length>.npz files, or a Minari dataset's "
+            f"{minari.FILES[0]}. `intrigue export DIR --to FOLDER` writes both."
+        )
+    return Dataset(recordings.lengths, recordings.episodes, sealed)
 
 
 def given_episodes(folder: Path) -> Callable[[AnyParts], Mapping[str, Any]]:

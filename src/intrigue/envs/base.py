@@ -68,6 +68,11 @@ class Env(abc.ABC):
         return [f"{name!r} follows an environment that takes no name. Remove it and the slash."] if name else []
 
     @classmethod
+    def has_reward(cls, name: str) -> bool:
+        """Whether environments of this name reward their agent; one that does not is for bonuses alone."""
+        return True
+
+    @classmethod
     def make_native_vector(cls, cfg: Any, name: str, num_envs: int) -> gym.vector.VectorEnv[Any, Any, Any] | None:
         """The family's own vectorized form, asked for by the option `native_vector`; None where there is none."""
         return None

@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from intrigue.scores.normalized import EVAL_EPISODES, EVAL_EVERY
+
 Layer = dict[str, Any]
 
 SNAPSHOTS = (100_000, 500_000, 1_000_000, 2_000_000)  # URLB pretrain.yaml snapshots, in frames
@@ -53,8 +55,8 @@ def scratch() -> Layer:
 def evaluated() -> Layer:
     """Ten greedy episodes as often as URLB plays them."""
     return {
-        "run.eval_every": 10_000,  # URLB eval_every_frames
-        "run.eval_episodes": 10,  # URLB num_eval_episodes
+        "run.eval_every": EVAL_EVERY,
+        "run.eval_episodes": EVAL_EPISODES,
     }
 
 

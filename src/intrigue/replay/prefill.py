@@ -1,7 +1,4 @@
-"""Exported episodes back into memory, and into the replay of a new run before its first step.
-
-    for episode in load_episodes(Path("walker-data")):     # each a `Recording`
-        ...
+"""Recorded episodes into the replay of a new run, before its first step.
 
 In a replay of N environments each of N lanes takes the next episode when it has come to the end of one. When none is
 left the lanes that are done first are filled up with rows that are not valid, less than one episode each; with one
@@ -12,59 +9,15 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from intrigue.datasets import exorl, minari
-from intrigue.datasets.sealed_folder import Sealed, open_sealed
 from intrigue.errors import CheckpointError, ConfigError, Problem
 from intrigue.replay.buffer import Replay
 from intrigue.replay.recording import Recording, Recordings
 from intrigue.spaces import ActionSpec, Array, Spaces
 
 OPTION = "--replay-from"
-
-
-@dataclass(frozen=True, slots=True)
-class Dataset(Recordings):
-    """The episodes in a folder."""
-
-    sealed: Sealed
-
-    def describe(self) -> dict[str, Any]:
-        """Where they come from, for provenance.json."""
-        about = self.sealed.about or {}
-        return {
-            "folder": self.sealed.folder.resolve().name,
-            "episodes": len(self),
-            "transitions": self.transitions,
-            "of": about.get("origin"),
-            "seal": about.get("seal"),
-        }
-
-
-def load_episodes(folder: Path) -> Dataset:
-    """The episodes that `intrigue export` wrote to `folder`, or that ExORL or Minari did. Read as they are asked for.
-
-    Raises:
-        ConfigError: there is no such folder, or no episode in it.
-        CheckpointError: a file is missing or damaged; the message names it. Also while episodes are read.
-    """
-    sealed = open_sealed(folder)
-    recordings = None
-    if exorl.found(folder):
-        recordings = exorl.read(sealed)
-    elif (folder / minari.FILES[0]).exists():
-        recordings = minari.read(sealed)
-    if recordings is None or not len(recordings):
-        raise ConfigError(
-            f"{folder} holds no episodes. Accepted: episode_<index>_<length>.npz files, or a Minari dataset's "
-            f"{minari.FILES[0]}. `intrigue export DIR --to FOLDER` writes both."
-        )
-    return Dataset(recordings.lengths, recordings.episodes, sealed)
 
 
 def refill(replay: Replay, recordings: Recordings, frames: Array) -> None:

@@ -35,7 +35,6 @@ from intrigue.config.run import RunConfig, flatten_json, resolve
 from intrigue.envs.dmc.names import PRIMAL, TASK_OF
 from intrigue.envs.registry import split_id
 from intrigue.errors import CheckpointError, ConfigError, Problem, nearest
-from intrigue.presets.urlb_setting import evaluated
 from intrigue.run.checkpoint import snapshot as snapshots
 from intrigue.run.checkpoint.snapshot import Snapshot, describe
 from intrigue.run.driver import Prepare, start
@@ -44,13 +43,12 @@ from intrigue.run.logging.loggers import installed
 from intrigue.run.multi_seed import Plan, start_seeds
 from intrigue.run.names import safe_name
 from intrigue.run.seed_folder import seed_runs
-from intrigue.scores.normalized import expert_of
+from intrigue.scores.normalized import EVAL_EPISODES, EVAL_EVERY, expert_of
 from intrigue.training.build import with_skills
 from intrigue.training.loops import AnyParts
 
 STEPS = 100_000  # where the benchmark's scores are read: URLB's paper; CIC num_train_frames 100,010
 N_STEP = 3  # URLB finetune.yaml nstep
-EVAL_EVERY: int = evaluated()["run.eval_every"]
 # Which skill is followed (`skill_selection`); rewards that are not here have none.
 FOLLOW = {"cic": "middle", "smm": "tried", "aps": "regressed", "diayn": "drawn"}
 COPIED = ("actor.", "critic.trunk.")  # URLB init_from, init_critic true
@@ -174,7 +172,8 @@ def configure(given: Snapshot, run: RunFolder, task: str, changes: Mapping[str, 
             "run.snapshots": (),
             "run.execution": "auto",
             "run.sinks": installed(before.get("run.sinks", ())),  # where it was trained there may have been more
-            **evaluated(),
+            "run.eval_every": EVAL_EVERY,
+            "run.eval_episodes": EVAL_EPISODES,
             **changes,
         },
     )

@@ -35,6 +35,10 @@ def superhuman(scores: Mapping[str, float], constants: Mapping[str, Reference] =
     return sum(above_human(game, score, constants) for game, score in scores.items())
 
 
+EVAL_EVERY = 10_000  # frames from one evaluation to the next: URLB eval_every_frames
+EVAL_EPISODES = 10  # URLB num_eval_episodes
+
+
 def _read() -> dict[str, float]:
     with Path(__file__).with_name("urlb_experts.csv").open(newline="", encoding="utf-8") as file:
         return {row["task"]: float(row["expert"]) for row in csv.DictReader(file)}

@@ -21,7 +21,7 @@ import numpy as np
 
 from intrigue.envs.base import Env, EnvInfo, Step
 from intrigue.envs.dmc.fast_step import dmc_tasks, remember_names
-from intrigue.envs.dmc.names import check_name, split_name
+from intrigue.envs.dmc.names import PRIMAL, check_name, split_name
 from intrigue.envs.pool.checks import Violation
 from intrigue.envs.registry import register_env
 from intrigue.fields import NonNegativeInt, PositiveInt
@@ -83,6 +83,11 @@ class DeepMindControl(Env):
     @classmethod
     def check_name(cls, name: str) -> list[str]:
         return check_name(name)
+
+    @classmethod
+    def has_reward(cls, name: str) -> bool:
+        """None in the domains without a task."""
+        return name not in PRIMAL
 
     def reset(self, seed: int | None) -> Array:
         if seed is not None:
