@@ -45,7 +45,7 @@ $(TRACKERS)/.ready: pyproject.toml constraints.txt
 	touch $@
 
 test-trackers: $(TRACKERS)/.ready  ## copies of metrics to the real Weights & Biases and trackio, offline
-	$(TRACKERS)/bin/python -m pytest -m trackers tests/trackers
+	$(TRACKERS)/bin/python -m pytest -m trackers tests/unit/run/logging
 
 forms: $(VENV)/.ready  ## the table of NNM's forms on the maze (about 20 minutes)
 	$(BIN)/intrigue reproduce forms --budget hour --out runs/forms

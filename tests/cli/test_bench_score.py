@@ -6,11 +6,10 @@ import csv
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from places import ROOT
 
 
 def bench(*arguments, code=0):

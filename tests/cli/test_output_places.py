@@ -10,10 +10,10 @@ import pytest
 from conftest import TINY
 from intrigue.bench import env, rewards, score, train_on_policy
 from intrigue.cli import main
-from intrigue.run.outputs import file_problems, folder_problems
 from intrigue.config.run import resolve
 from intrigue.run import play
 from intrigue.run.driver import start
+from intrigue.run.outputs import file_problems, folder_problems
 from intrigue.studies import engine
 
 

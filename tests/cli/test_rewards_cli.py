@@ -6,19 +6,19 @@ import csv
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from conftest import TINY
 from intrigue.cli import main
 from intrigue.rewards import REWARDS
+from places import PLUGINS
 
 EXPRESSION = (
     "0.5*nnm(feature_dim=8, hidden=8, blocks=0) + schedule(rnd(feature_dim=8, hidden=8), 1, 0, 400)"
     " + gate(rnd(feature_dim=8, hidden=8), nnm(feature_dim=8, hidden=8, blocks=0), 0.1)"
 )
-PARTED = Path(__file__).parents[1] / "plugins" / "parted_rewards.py"
+PARTED = PLUGINS / "parted_rewards.py"
 
 
 def answer(capsys, *arguments, code=0):

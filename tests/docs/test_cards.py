@@ -7,7 +7,6 @@ import re
 import pytest
 from mkdocs.config import load_config
 from mkdocs.structure.files import Files
-from page_blocks import ROOT
 
 from generate.cards import card_page, files_of, prose, read_card, symbols, variants_of
 from generate.spaces_grid import ACTIONS, OBSERVATIONS, Served, grid_page, served, spaces_section
@@ -15,6 +14,7 @@ from intrigue import Curiosity
 from intrigue.api import citation
 from intrigue.errors import ConfigError
 from intrigue.rewards.registry import REWARDS
+from page_blocks import ROOT
 
 NAMES = REWARDS.names()
 FILES = files_of(REWARDS.declarations())

@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from page_blocks import PAGES, ROOT, blocks_of, marked_tables, page_name
 
 import ready_process
 from conftest import TINY
@@ -24,6 +23,8 @@ from intrigue.registry import EmptyConfig
 from intrigue.rewards.registry import REWARDS
 from intrigue.run.driver import start
 from intrigue.run.logging.csv_files import EPISODE_COLUMNS, METRIC_COLUMNS
+from page_blocks import PAGES, ROOT, blocks_of, marked_tables, page_name
+from places import HELPERS
 
 RUN = ("python", "bash")
 SHOWN = ("text", "json", "csv", "console")
@@ -63,7 +64,7 @@ def test_page_runs(name: str, tmp_path: Path) -> None:
 def test_a_page_runs_with_nothing_loaded(tmp_path: Path) -> None:
     """As for a reader: every command is the installed one and starts Python anew."""
     done = subprocess.run(
-        [sys.executable, "-W", "error", str(Path(__file__).with_name("run_page.py"))],
+        [sys.executable, "-W", "error", str(HELPERS / "run_page.py")],
         input=json.dumps(runnable(FROM_NOTHING)),
         capture_output=True,
         text=True,
@@ -98,7 +99,7 @@ def test_blocks_are_found_with_their_lines() -> None:
 def test_a_failing_block_fails_its_page(failing: list[str], tmp_path: Path) -> None:
     blocks = [("p.md", 3, "python", "x = 1"), ("p.md", 6, *failing), ("p.md", 9, "bash", "touch reached")]
     done = subprocess.run(
-        [sys.executable, str(Path(__file__).with_name("run_page.py"))],
+        [sys.executable, str(HELPERS / "run_page.py")],
         input=json.dumps(blocks), capture_output=True, text=True, cwd=tmp_path, check=False,
     )  # fmt: skip
     assert done.returncode == 1

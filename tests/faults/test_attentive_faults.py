@@ -42,8 +42,8 @@ __all__ = ["_nothing_stays_behind"]
 ATTENTION_SECONDS = 60.0
 LIMIT_SECONDS = 1.0
 STARING = f"""
-from intrigue.envs import channel
-setattr(channel, "ATTENTION_SECONDS", {ATTENTION_SECONDS})
+from intrigue.envs.pool import messages
+setattr(messages, "ATTENTION_SECONDS", {ATTENTION_SECONDS})
 """
 
 

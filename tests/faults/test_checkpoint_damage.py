@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from checkpoint_bench import MEMBERS, Bench, two_checkpoints
 
+from checkpoint_bench import MEMBERS, Bench, two_checkpoints
 from intrigue.errors import CheckpointError
 from intrigue.run import canonical, checkpoint
 from intrigue.run.checkpoint import manifest

@@ -14,10 +14,11 @@ from typing import Any
 
 import pytest
 import torch
-from checkpoint_bench import KILLS, MEMBERS, SCENARIOS, create_run, save, two_checkpoints
 
+from checkpoint_bench import KILLS, MEMBERS, SCENARIOS, create_run, save, two_checkpoints
 from intrigue.errors import StorageError
 from intrigue.run import checkpoint, disk
+from places import HELPERS
 
 ERRNOS = ("ENOSPC", "EROFS", "EDQUOT", "EFBIG", "EACCES", "EIO")
 
@@ -79,7 +80,7 @@ def killed(original: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str
     (room / "base" / "checkpoint-repair" / f"{200:012d}" / "state.json").write_bytes(b"")
     for step in (100, 200):
         shutil.rmtree(room / "base" / "any-birth" / f"{step:012d}")
-    command = [sys.executable, "-c", FORKER, str(Path(__file__).parent), str(room)]
+    command = [sys.executable, "-c", FORKER, str(HELPERS), str(room)]
     result = subprocess.run(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
     points = {}
@@ -227,7 +228,7 @@ SAVER = textwrap.dedent(
 def _traced(options: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
     tracer = shutil.which("strace")
     assert tracer, "this proof needs `strace`; install it with your system's package manager"
-    command = [tracer, "-f", *options, sys.executable, "-c", SAVER, str(Path(__file__).parent), str(folder)]
+    command = [tracer, "-f", *options, sys.executable, "-c", SAVER, str(HELPERS), str(folder)]
     return subprocess.run(command, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from chunk_bench import chunk, names, save, save_and_die, state_at
 
+from chunk_bench import chunk, names, save, save_and_die, state_at
 from intrigue.errors import CheckpointError, StorageError
 from intrigue.run import checkpoint, disk
 from intrigue.run.checkpoint import chunks

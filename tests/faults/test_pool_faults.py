@@ -20,13 +20,14 @@ from intrigue.envs.pool.pool import Pool, make_pool
 from intrigue.envs.registry import ENVS
 from intrigue.errors import ConfigError, EnvironmentFault, RunError
 from intrigue.seeding import derive_seed
+from places import PLUGINS
 
 SEED = 11
 NUM_ENVS = 5
 VICTIM = 3  # Index of the environment that misbehaves, at its own step AT_STEP.
 AT_STEP = 4
 
-PLUGIN = Path(__file__).parents[1] / "plugins" / "faulty_env.py"
+PLUGIN = PLUGINS / "faulty_env.py"
 
 
 @pytest.fixture(scope="module")

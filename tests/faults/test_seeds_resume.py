@@ -16,7 +16,6 @@ import time
 
 import pytest
 import torch
-from run_ends import CLOCK, kept, told
 from test_kill_and_resume import forked
 
 from intrigue.config.run import resolve
@@ -29,6 +28,7 @@ from intrigue.run.folder import RunFolder
 from intrigue.run.lock import RunLock
 from intrigue.run.multi_seed import Plan, resume_seeds, start_seeds
 from intrigue.seeding import derive_seed
+from run_ends import CLOCK, kept, told
 
 SEEDS = (0, 1, 2)
 STEPS = 120

@@ -11,7 +11,6 @@ import signal
 import time
 
 import pytest
-from run_ends import kept, told
 from test_kill_and_resume import forked
 
 from intrigue.config.run import resolve
@@ -21,6 +20,7 @@ from intrigue.run import checkpoint, driver
 from intrigue.run.checkpoint import snapshot
 from intrigue.run.driver import resume, start
 from intrigue.run.folder import RunFolder
+from run_ends import kept, told
 
 KILLS = 6
 STEPS = 160

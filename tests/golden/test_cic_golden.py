@@ -7,11 +7,11 @@ import math
 import numpy as np
 import pytest
 import torch
-from particles_by_numpy import Statistics, nearest, run_layers, unit
 
 from conftest import make_batch, make_spaces
 from intrigue.rewards import REWARDS
 from intrigue.rng import seeded_construction
+from particles_by_numpy import Statistics, nearest, run_layers, unit
 
 SPACES = make_spaces()
 TIME, ENVS, WIDTH, K = 5, 4, 3, 6

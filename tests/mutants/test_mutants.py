@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from places import ROOT
 
 
 class Mutant(NamedTuple):
@@ -43,38 +43,38 @@ MUTANTS = {
     "a trunk says that it needs half of its memory": Mutant(
         "ops/first_layer_kernels.py",
         "4 * (2 * CHUNK * (width_out + ROWS) + 1024)", "4 * (CHUNK * (width_out + ROWS) + 1024)",
-        "tests/unit/test_kernels_compile.py::test_all_kernels_compile",
+        "tests/unit/ops/test_kernels_compile.py::test_all_kernels_compile",
     ),
     "a narrow layer's blocks do not fit registers": Mutant(
         "ops/output_layer_kernels.py", "TALL, COLUMNS = 32, 128", "TALL, COLUMNS = 64, 256",
-        "tests/unit/test_kernels_compile.py::test_hardly_anything_spills",
+        "tests/unit/ops/test_kernels_compile.py::test_hardly_anything_spills",
     ),
     "a kernel that no GPU takes": Mutant(
         "ops/topk_kernel.py", "    for place in range(k):\n", "    for place in list(range(k)):\n",
-        "tests/unit/test_kernels_compile.py::test_all_kernels_compile",
+        "tests/unit/ops/test_kernels_compile.py::test_all_kernels_compile",
     ),
     "gae runs over environments": Mutant(
         "nn/returns.py",
         "    delta = reward + discount * next_value * ~terminated - value\n    goes_on = ~(terminated | truncated)\n",
         "    delta = (reward + discount * next_value * ~terminated - value).T\n"
         "    goes_on = (~(terminated | truncated)).T\n",
-        "tests/unit/test_returns.py",
+        "tests/unit/nn/test_returns.py",
     ),
     "the reward filter runs over environments": Mutant(
         "nn/normalize.py",
         "        sums = discounted_sums(reward, self.carry, self.discount)\n",
         "        sums = discounted_sums(reward.T, reward.new_zeros(reward.shape[0]), self.discount).T\n",
-        "tests/unit/test_normalize.py",
+        "tests/unit/nn/test_normalize.py",
     ),
     "next_obs crosses a reset": Mutant(
         "training/rollout_buffer.py", "self._fetch(rows, step.next_obs)", "self._fetch(rows, step.obs)",
-        "tests/unit/test_collect.py",
+        "tests/unit/training/test_rollout_collector.py",
     ),
     "truncation is taken for termination": Mutant(
         "nn/returns.py",
         "discount * next_value * ~terminated - value",
         "discount * next_value * ~(terminated | truncated) - value",
-        "tests/unit/test_returns.py",
+        "tests/unit/nn/test_returns.py",
     ),
     "the bonus is added after the advantages": Mutant(
         "agents/ppo.py",
@@ -87,7 +87,7 @@ MUTANTS = {
         "curiosity/curiosity.py",
         "Mixed(coefficient * bonus + cfg.ext_coef * extrinsic,",
         "Mixed(0 * bonus + cfg.ext_coef * extrinsic,",
-        "tests/unit/test_curiosity.py",
+        "tests/unit/curiosity/test_curiosity.py",
     ),
     "score changes what it measures": Mutant(
         "rewards/rnd.py",
@@ -99,7 +99,7 @@ MUTANTS = {
         "curiosity/curiosity.py",
         "        raw, parts =",
         "        with torch.enable_grad():\n            self.learner.fit(prepared)\n        raw, parts =",
-        "tests/unit/test_curiosity.py",
+        "tests/unit/curiosity/test_curiosity.py",
     ),
     "a stream ignores its seed": Mutant(
         "rng.py", "generator.manual_seed(derive_seed(seed, name))", "generator.manual_seed(derive_seed(0, name))",
@@ -115,11 +115,11 @@ MUTANTS = {
     ),
     "a replayed stack reaches into the episode before": Mutant(
         "replay/step_store.py", "= np.where(over | ~valid, 0, after - left)", "= after - left",
-        "tests/unit/test_replay.py",
+        "tests/unit/replay/test_buffer.py",
     ),
     "a replayed end is followed by the reset": Mutant(
         "replay/step_store.py",
-        "successor = np.where(over, ended, after)", "successor = after", "tests/unit/test_replay.py",
+        "successor = np.where(over, ended, after)", "successor = after", "tests/unit/replay/test_buffer.py",
     ),
     "a window that is cut off looks at nothing": Mutant(
         "agents/dqn.py", "~batch.terminated[last, columns]", "~batch.ended[last, columns]",
@@ -133,74 +133,79 @@ MUTANTS = {
         "training/stacked/trainer.py",
         "                self._mark_ready()\n            self._begin_update()\n",
         "                self._mark_ready()\n            self._begin_update()\n            self._explorers.follow()\n",
-        "tests/cohort/test_cohort.py::test_with_overlap_the_actor_of_one_update_ago_explores",
+        "tests/unit/training/stacked/test_trainer.py::test_with_overlap_the_actor_of_one_update_ago_explores",
     ),
     "what explores is two updates behind": Mutant(
         "training/stacked/trainer.py", "self._actions(follow=held_back)", "self._actions(follow=False)",
-        "tests/cohort/test_cohort.py::test_each_seed_is_what_it_is_alone",
+        "tests/unit/training/stacked/test_trainer.py::test_each_seed_is_what_it_is_alone",
     ),
     "seeds draw from the first one's stream": Mutant(
-        "rng.py", "(shape, each, dtype) for each in", "(shape, rngs[0], dtype) for _ in", "tests/cohort/test_drawn.py",
+        "rng.py",
+        "(shape, each, dtype) for each in", "(shape, rngs[0], dtype) for _ in",
+        "tests/unit/training/stacked/test_random.py",
     ),
     "seeds roll the first one's dice": Mutant(
-        "rng.py", "(shape, each, dtype) for each in", "(shape, rngs[0], dtype) for _ in", "tests/cohort/test_dice.py",
+        "rng.py",
+        "(shape, each, dtype) for each in", "(shape, rngs[0], dtype) for _ in", "tests/unit/ops/test_philox.py",
     ),
     "a loss may draw otherwise than it was told to": Mutant(
-        "training/stacked/random.py", "if self.draws[place] != asked:", "if False:", "tests/cohort/test_drawn.py",
+        "training/stacked/random.py",
+        "if self.draws[place] != asked:", "if False:", "tests/unit/training/stacked/test_random.py",
     ),
     "members that share rows are scored in each other's place": Mutant(
         "ops/matmul.py", "return found.movedim(-2, 0)", "return found.movedim(-2, 0).flip(0)",
-        "tests/unit/test_member_products.py",
+        "tests/unit/ops/test_ensemble_linear.py",
     ),
     "a part of a product has the wrong sign": Mutant(
         "ops/matmul.py", "expanded(-rows / 2, asked, offset)", "expanded(rows / 2, asked, offset)",
-        "tests/unit/test_member_products.py",
+        "tests/unit/ops/test_ensemble_linear.py",
     ),
     "dice are put down where they were taken up": Mutant(
-        "ops/philox_kernel.py", "offset + 4)", "offset)", "tests/cohort/test_dice.py",
+        "ops/philox_kernel.py", "offset + 4)", "offset)", "tests/unit/ops/test_philox.py",
     ),
     "of what rounding leaves, nothing is multiplied": Mutant(
         "ops/tf32x3_kernel.py", "place + D + lane, low, mask", "place + D + lane, 0.0 * low, mask",
-        "tests/unit/test_expansion.py",
+        "tests/unit/ops/test_tf32x3.py",
     ),
     "a narrow layer learns where ReLU is flat": Mutant(
-        "ops/output_layer_kernels.py", "moved = tl.where(z <= 0.0, 0.0, dh)", "moved = dh", "tests/unit/test_narrow.py",
+        "ops/output_layer_kernels.py",
+        "moved = tl.where(z <= 0.0, 0.0, dh)", "moved = dh", "tests/unit/ops/test_output_layer.py",
     ),
     "a wide layer's bias learns nothing before a narrow one": Mutant(
         "ops/output_layer_kernels.py", "tl.where((line == A)[:, None]", "tl.where((line == 0)[:, None]",
-        "tests/unit/test_narrow.py",
+        "tests/unit/ops/test_output_layer.py",
     ),
     "a wide layer's bias is left out before a narrow one": Mutant(
         "ops/output_layer.py", "rows).flatten(0, -2), wide.bias, narrow", "rows).flatten(0, -2), 0 * wide.bias, narrow",
-        "tests/unit/test_narrow.py",
+        "tests/unit/ops/test_output_layer.py",
     ),
     "a step that is not finite is taken": Mutant(
         "ops/optimizer_step.py", "        skip.copy_(bad.any())\n", "",
-        "tests/cohort/test_cohort.py::test_a_loss_that_is_not_finite_changes_no_weight_and_stops_the_run",
+        "tests/unit/training/stacked/test_trainer.py::test_a_loss_that_is_not_finite_changes_no_weight_and_stops_the_run",
     ),
     "the target stays where it was": Mutant(
         "training/stacked/update.py", "torch._foreach_lerp_(self._slow, self._fast, self._rate)", "pass",
-        "tests/cohort/test_cohort.py::test_each_seed_is_what_it_is_alone",
+        "tests/unit/training/stacked/test_trainer.py::test_each_seed_is_what_it_is_alone",
     ),
     "a kernel does not count its steps": Mutant(
         "ops/adam_kernels.py", "other=0.0) + 1.0, mask=counts)", "other=0.0), mask=counts)",
-        "tests/cohort/test_adam_kernel.py",
+        "tests/unit/ops/test_adam.py",
     ),
     "a kernel takes another weight's correction": Mutant(
-        "ops/adam_kernels.py", "2 * chosen(PLACES, place)", "2 * place", "tests/cohort/test_adam_kernel.py",
+        "ops/adam_kernels.py", "2 * chosen(PLACES, place)", "2 * place", "tests/unit/ops/test_adam.py",
     ),
     "TensorBoard hides the row a run goes on from": Mutant(
         "run/logging/trackers.py", "purged = step + 1 if", "purged = step if",
-        "tests/unit/test_copies.py::test_what_a_resumed_run_went_back_from_is_hidden",
+        "tests/unit/run/logging/test_loggers.py::test_what_a_resumed_run_went_back_from_is_hidden",
     ),
     "evaluations are not copied": Mutant(
         "run/logging/journal.py",
         "        self._copies.write(step, step * self.frames_per_step, wall_seconds, metrics)\n", "",
-        "tests/unit/test_copies.py::test_a_fine_tuning_takes_the_sinks_that_are_here",
+        "tests/unit/run/logging/test_loggers.py::test_a_fine_tuning_takes_the_sinks_that_are_here",
     ),
     "a run fails with its copy": Mutant(
         "run/logging/loggers.py", "        except Exception as error:", "        except KeyError as error:",
-        "tests/unit/test_copies.py::test_a_copy_that_fails_on_the_way_is_put_away",
+        "tests/unit/run/logging/test_loggers.py::test_a_copy_that_fails_on_the_way_is_put_away",
     ),
 }  # fmt: skip
 

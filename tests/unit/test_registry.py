@@ -54,7 +54,8 @@ def test_files_and_sub_packages_are_listed_without_being_imported(shapes: Regist
 
 @pytest.mark.parametrize("name", ["ball", "cube"])
 def test_a_plug_in_is_imported_once_under_its_package(shapes: Registry, name: str) -> None:
+    before = set(sys.modules)
     cls = shapes.get(name).cls
     assert cls.__module__ == f"shapes_made.{name}"
     assert sys.modules[f"shapes_made.{name}"].Shape is cls
-    assert not [each for each in sys.modules if each.startswith("intrigue_plugin_")]
+    assert not [each for each in set(sys.modules) - before if each.startswith("intrigue_plugin_")]

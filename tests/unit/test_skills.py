@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -23,8 +21,9 @@ from intrigue.envs.registry import ENVS
 from intrigue.skills import SkillCourse, SkillSpec
 from intrigue.training.rollout_collector import Collector
 from intrigue.types import Acted
+from places import PLUGINS
 
-COUNTER = Path(__file__).parent.parent / "plugins" / "counter_env.py"
+COUNTER = PLUGINS / "counter_env.py"
 # Every draw of this kind is another one, so that a skill tells which draw it was.
 TELLING = {"kind": "uniform", "width": 2}
 
