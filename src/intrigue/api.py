@@ -14,7 +14,7 @@ from typing import Any
 from intrigue.agents.registry import AGENTS
 from intrigue.config.reward_expression import as_reward, parts_of
 from intrigue.config.run import RunConfig, flatten_json, resolve
-from intrigue.datasets.load import given_episodes
+from intrigue.datasets.load import prefill_from
 from intrigue.envs.registry import ENVS
 from intrigue.errors import ConfigError, Problem
 from intrigue.presets import preset_layer
@@ -48,7 +48,7 @@ def train(
             layer = flatten_json(config)
             preset = layer.pop("preset", None)
             resolved = resolve(*([preset_layer(preset)] if preset else []), layer)
-    given = None if replay_from is None else given_episodes(Path(replay_from))
+    given = None if replay_from is None else prefill_from(Path(replay_from))
     return start(resolved, out=None if out is None else Path(out), quiet=quiet, prepare=given)
 
 

@@ -73,15 +73,15 @@ class Prepared(Transitions):
 class Encoded(Prepared):
     """A prepared batch with the encodings of a network that never learns: made once, read by score and every epoch."""
 
-    here: Tensor  # (T, N, D)  φ(s)
-    there: Tensor  # (T, N, D)  φ(s')
+    phi: Tensor  # (T, N, D)  φ(s)
+    next_phi: Tensor  # (T, N, D)  φ(s')
 
     @classmethod
-    def of(cls, batch: Prepared, here: Tensor, there: Tensor) -> Encoded:
+    def of(cls, batch: Prepared, phi: Tensor, next_phi: Tensor) -> Encoded:
         """The batch with these encodings in place of its observations; `raw_obs` and `raw_next_obs` stay."""
         nothing = batch.reward.new_empty(*batch.reward.shape, 0)
         held = {each.name: getattr(batch, each.name) for each in dataclasses.fields(Prepared)}
-        return cls(**{**held, "obs": nothing, "next_obs": nothing}, here=here, there=there)
+        return cls(**{**held, "obs": nothing, "next_obs": nothing}, phi=phi, next_phi=next_phi)
 
     def rows(self, index: Tensor) -> Encoded:
         """The chosen rows without their observations, which a loss over encodings never looks at."""

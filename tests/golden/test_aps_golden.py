@@ -157,4 +157,4 @@ def test_task_of_a_batch_uses_states_reached_and_valid_rows():
     with torch.no_grad():
         directions = torch.from_numpy(unit(run_layers(reward.features, batch.next_obs.numpy())))
     given = (directions @ task).masked_fill(~batch.valid, 1e6)
-    torch.testing.assert_close(reward.task_of(batch.replace(reward=given)), task, rtol=1e-6, atol=1e-8)
+    torch.testing.assert_close(reward.task_from(batch.replace(reward=given)), task, rtol=1e-6, atol=1e-8)

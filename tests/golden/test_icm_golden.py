@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from intrigue.nn.encoders import StateFeatures, reached_then_left
+from intrigue.nn.encoders import StateFeatures, is_next_row_obs
 from intrigue.rewards import REWARDS
 from intrigue.rng import seeded_construction
 from intrigue.spaces import ActionSpec, ObsSpec, Spaces
@@ -155,7 +155,7 @@ def test_states_reached_and_left_are_encoded_once(monkeypatch):
     plain = features.encoder.forward
     monkeypatch.setattr(features.encoder, "forward", lambda obs: (seen.append(obs.numel() // 36**2), plain(obs))[1])
     with torch.no_grad():
-        here, there = features.pair(batch)
+        here, there = features.encode_pair(batch)
     assert seen == [12, 4], "all states left, then the two reached at ends and the two of the last row"
     with torch.no_grad():
         torch.testing.assert_close(here, features(batch.obs))
@@ -168,11 +168,11 @@ def test_a_single_pixel_tells_states_apart():
     expected = torch.ones(6, 2, dtype=torch.bool)
     expected[1, 0] = expected[2, 1] = False
     expected[-1] = False
-    assert torch.equal(reached_then_left(batch), expected)
+    assert torch.equal(is_next_row_obs(batch), expected)
     changed = batch.next_obs.clone()
     changed[3, 1, 0, 35, 35] += 1e-9
     expected[3, 1] = False
-    assert torch.equal(reached_then_left(batch.replace(next_obs=changed)), expected)
+    assert torch.equal(is_next_row_obs(batch.replace(next_obs=changed)), expected)
 
 
 @pytest.mark.parametrize("side", [36, 37])  # 1296 bytes are whole words, 1369 are not
@@ -184,7 +184,7 @@ def test_bytes_are_told_apart_too(side):
     reached = frames[1:].clone()
     reached[1, 0, 0, -1, -1] ^= 1
     prepared = Prepared(**fields, raw_obs=frames[:-1], raw_next_obs=reached)
-    assert reached_then_left(prepared).tolist() == [[True, True], [False, True], [True, True], [False, False]]
+    assert is_next_row_obs(prepared).tolist() == [[True, True], [False, True], [True, True], [False, False]]
 
 
 def test_rows_in_any_order_are_encoded_each():
@@ -193,7 +193,7 @@ def test_rows_in_any_order_are_encoded_each():
         features = StateFeatures("random", "raw", Spaces(IMAGE, DISCRETE), 5, 4).double()
     rows = batch.rows(torch.tensor([5, 0, 11, 3]))
     with torch.no_grad():
-        here, there = features.pair(rows)
+        here, there = features.encode_pair(rows)
         torch.testing.assert_close(here, features(rows.obs))
         torch.testing.assert_close(there, features(rows.next_obs))
 

@@ -163,4 +163,4 @@ def test_which_state_is_looked_at():
     with torch.no_grad():
         assert torch.equal(left.score(batch), reached.score(swapped))
         assert not torch.equal(left.score(batch), left.score(swapped))
-    assert (left.reads, reached.reads) == ({"obs"}, {"next_obs"})
+    assert (left.traits.inputs, reached.traits.inputs) == ({"obs"}, {"next_obs"})

@@ -168,7 +168,7 @@ def test_states_left_and_reached():
             moved = getattr(batch, read).clone()
             moved[0, 0] += 1
             assert not torch.equal(reward.score(batch.replace(**{read: moved})), plain)
-        assert reward.reads == {read}
+        assert reward.traits.inputs == {read}
 
 
 def test_running_deviation_survives_a_resume():

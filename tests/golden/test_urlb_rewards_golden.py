@@ -151,6 +151,6 @@ def test_the_ensembles_loss_is_the_trunks_and_the_members():
     loss.backward()
     by_both = [weight.grad.clone() for weight in features.encoder.parameters()]
     reward.zero_grad()
-    features.inverse_loss_of(prepared, reward.noise).backward()
+    features.encoder_loss(prepared, reward.noise).backward()
     for both, weight in zip(by_both, features.encoder.parameters(), strict=True):
         torch.testing.assert_close(both, weight.grad)

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from intrigue.datasets.export import export_run
-from intrigue.replay.prefill import refill
+from intrigue.replay.prefill import prefill_replay
 from intrigue.replay.recording import Recording, Recordings
 from intrigue.run import checkpoint
 from intrigue.run.folder import RunFolder, write_config
@@ -24,7 +24,7 @@ def lived(envs=1, stack=0, steps=60, capacity=300, **world):
     """A world and a replay of what happened in it."""
     made = World(envs, stack, **world)
     replay = replay_of(made, capacity=capacity)
-    replay.begin(made.frames())
+    replay.reset(made.frames())
     for _ in range(steps):
         made.step(replay)
     return made, replay
@@ -94,5 +94,5 @@ def hand_made() -> Recordings:
 
 def refilled(recordings: Recordings, envs: int = 1, **changes):
     replay = replay_of(World(envs, 0), **changes)
-    refill(replay, recordings, np.full((envs, 3), 77, np.float32))
+    prefill_replay(replay, recordings, np.full((envs, 3), 77, np.float32))
     return replay

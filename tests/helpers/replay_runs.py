@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from intrigue.replay.buffer import Replay
+from intrigue.replay.buffer import ReplayBuffer
 from intrigue.replay.plan import ReplayPlan
-from intrigue.replay.step_store import Taken
+from intrigue.replay.step_store import VectorStep
 from intrigue.spaces import ActionSpec, ObsSpec, Spaces
 
 
@@ -63,7 +63,7 @@ class World:
             return self.frame(env, episode, time)
         return np.stack([self.frame(env, episode, max(0, time - back)) for back in range(self.stack - 1, -1, -1)])
 
-    def step(self, replay: Replay) -> None:
+    def step(self, replay: ReplayBuffer) -> None:
         """One step of all environments into the replay and into `seen`."""
         action = self.rng.integers(0, 7, self.envs)
         reward = self.rng.normal(size=self.envs)
@@ -90,9 +90,9 @@ class World:
         self.over = over
         change = over | (self.rng.random(self.envs) < 0.3)
         self.asked[change] = self.rng.integers(0, 3, (int(change.sum()), self.skill))
-        taken = Taken(
+        taken = VectorStep(
             action=action, skill=followed, reward=reward, terminated=terminated, truncated=truncated, valid=valid,
-            reached=np.stack(reached), frames=self.frames(),
+            next_frames=np.stack(reached), frames=self.frames(),
         )  # fmt: skip
         replay.add(taken)
 
@@ -102,7 +102,7 @@ def plan_of(**changes) -> ReplayPlan:
     return ReplayPlan(**{**usual, **changes})
 
 
-def replay_of(world: World, seed: int = 0, **changes) -> Replay:
+def replay_of(world: World, seed: int = 0, **changes) -> ReplayBuffer:
     cpu = torch.device("cpu")
     plan = plan_of(**changes)
-    return Replay(plan, world.spaces, world.envs, stack=world.stack, seed=seed, device=cpu, kept_on=cpu)
+    return ReplayBuffer(plan, world.spaces, world.envs, stack=world.stack, seed=seed, device=cpu, storage_device=cpu)

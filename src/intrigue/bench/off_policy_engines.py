@@ -104,7 +104,7 @@ class Together:
                 self.clock.watch("step", self.cohort, name, host=True)
             return
         for each, stage in zip(parts, self.cohort._stages, strict=True):
-            for name in ("expect", "catch_up"):
+            for name in ("push", "copy_pending"):
                 self.clock.watch("keep", stage, name)
             for name in ("send", "receive"):
                 self.clock.watch("step", each.collector.pool, name)

@@ -35,13 +35,13 @@ def main(argv: list[str]) -> int:
         sys.stdout.write("\n")
         return 0
     from intrigue.cli.options import shown
-    from intrigue.datasets.load import given_episodes
+    from intrigue.datasets.load import prefill_from
     from intrigue.run.driver import start
     from intrigue.run.multi_seed import Plan, start_seeds
 
     out = Path(arguments.options["out"]) if "out" in arguments.options else None
     given = arguments.options.get("replay_from")
-    quiet, prepare = "quiet" in arguments.switches, None if given is None else given_episodes(Path(given))
+    quiet, prepare = "quiet" in arguments.switches, None if given is None else prefill_from(Path(given))
     if seeds:
         runs = start_seeds([Plan(config.with_run(seed=each), prepare) for each in seeds], out=out, quiet=quiet)
         made = runs[0].path.parent

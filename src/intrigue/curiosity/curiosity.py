@@ -24,7 +24,7 @@ from intrigue.config.curiosity import CuriosityConfig, split_options
 from intrigue.curiosity.prefetch import EncodingsAhead
 from intrigue.curiosity.trainer import Learner
 from intrigue.errors import ConfigError, Problem
-from intrigue.nn.encoders import encode_action, reached
+from intrigue.nn.encoders import encode_action, encode_next_obs
 from intrigue.nn.feature_noise import FeatureNoise
 from intrigue.nn.normalize import ReturnScale, RunningMoments, ValueScale, valid_moments
 from intrigue.ops.execution import Mode
@@ -206,20 +206,20 @@ class Curiosity(nn.Module):
         To be called where float32 is exact.
         """
         if self._encodes_pictures:
-            here = self._ahead.take(batch.obs, self._encode)
+            phi = self._ahead.take(batch.obs, self._encode)
             # Pictures as numbers are many; of them only those that nobody has encoded are made.
-            return Encoded.of(self.prepare(batch, reads=frozenset()), here, reached(batch, here, self._encode))
-        prepared, frozen = self.prepare(batch), self.reward.frozen
-        return prepared if frozen is None else Encoded.of(prepared, *frozen.pair(prepared))
+            return Encoded.of(self.prepare(batch, reads=frozenset()), phi, encode_next_obs(batch, phi, self._encode))
+        prepared, frozen = self.prepare(batch), self.reward.frozen_encoder
+        return prepared if frozen is None else Encoded.of(prepared, *frozen.encode_pair(prepared))
 
     @property
     def _encodes_pictures(self) -> bool:
-        return self.spaces.obs.kind == "pixels" and self.reward.frozen is not None
+        return self.spaces.obs.kind == "pixels" and self.reward.frozen_encoder is not None
 
     def _encode(self, states: Tensor) -> Tensor:
         """By a network that never learns, (..., *obs) -> (..., D)."""
-        assert self.reward.frozen is not None
-        encodings: Tensor = self.reward.frozen(self._normalize(states))
+        assert self.reward.frozen_encoder is not None
+        encodings: Tensor = self.reward.frozen_encoder(self._normalize(states))
         return encodings
 
     def prepare(self, batch: Transitions, reads: frozenset[str] | None = None) -> Prepared:
@@ -227,7 +227,7 @@ class Curiosity(nn.Module):
 
         An observation that the reward does not read is left empty, so that it cannot be read by mistake.
         """
-        reads = self.reward.reads if reads is None else reads
+        reads = self.reward.traits.inputs if reads is None else reads
         empty = batch.reward.new_empty(*batch.reward.shape, 0)
         obs = self._normalize(batch.obs) if "obs" in reads else empty
         next_obs = self._normalize(batch.next_obs) if "next_obs" in reads else empty

@@ -38,7 +38,7 @@ class Learner:
         self.cfg, self.reward, self.rng = cfg, reward, rng
         trained = [weight for weight in reward.parameters() if weight.requires_grad]
         # Only losses that never wait for the device can be captured; the others run as they are written.
-        if trained and captures(mode, trained[0].device) and not reward.capturable:
+        if trained and captures(mode, trained[0].device) and not reward.traits.cuda_graph_safe:
             mode = "plain"
         self.step = (
             LossStep(

@@ -27,7 +27,7 @@ import numpy as np
 
 from intrigue.datasets.sealed_folder import Sealed, write_member
 from intrigue.errors import CheckpointError
-from intrigue.replay.recording import Recording, Recordings, checked
+from intrigue.replay.recording import Recording, Recordings, validate_recording
 from intrigue.spaces import Array
 
 NAME = re.compile(r"episode_(\d{1,12})_(\d{1,12})\.npz", re.ASCII)
@@ -65,7 +65,7 @@ class _Files:
 
     def __iter__(self) -> Iterator[Recording]:
         for name, length in self.lengths.items():
-            recording = checked(_recording(_arrays(self.sealed, name), name), name)
+            recording = validate_recording(_recording(_arrays(self.sealed, name), name), name)
             if len(recording) != length:
                 raise CheckpointError(f"{name} holds {len(recording)} transitions, its name says {length}")
             yield recording

@@ -19,7 +19,7 @@ from intrigue.errors import CheckpointError, ConfigError, Problem
 from intrigue.replay.recording import Recording, Recordings, spaces_from_state, spaces_to_state
 from intrigue.replay.ring import row_layout
 from intrigue.replay.sampling import Episodes
-from intrigue.replay.step_store import Keep
+from intrigue.replay.step_store import StepStore
 from intrigue.run import checkpoint, disk
 from intrigue.run.checkpoint.manifest import MANIFEST, SIZE_LIMIT, parse
 from intrigue.run.folder import open_run, read_config
@@ -61,17 +61,17 @@ def read_run(path: Path, *, on_skip: Callable[[str], None]) -> RunData:
             f"{saved.path} was written by an earlier version, which did not note the sizes of its replay. "
             "`intrigue resume` with more --steps goes on with the run and saves it as it is needed."
         )
-    keep, spaces = _rebuilt(kept)
-    found, left_out = _whole_episodes(keep)
+    store, spaces = _rebuilt(kept)
+    found, left_out = _whole_episodes(store)
     if not found:
         text = f"{path} holds no whole episode at step {saved.step}: {left_out} transitions of unfinished ones. "
         raise ConfigError([Problem("DIR", text + "Train until one has ended.")])
     lengths = [last - first + 1 for first, last, _ in found]
     digest = parse(disk.read_whole(saved.path / MANIFEST, SIZE_LIMIT)).content_digest()
-    sizes = {"environments": keep.num_envs, "step": saved.step}
+    sizes = {"environments": store.num_envs, "step": saved.step}
     origin = {**names, "run": path.resolve().name, **sizes, "digest": digest}
-    recordings = Recordings(lengths, _Stored(keep, found))
-    return RunData(recordings, spaces, keep.stack, left_out, origin)
+    recordings = Recordings(lengths, _Stored(store, found))
+    return RunData(recordings, spaces, store.stack, left_out, origin)
 
 
 def export_run(path: Path, to: Path, form: Literal["exorl", "minari"], *, on_skip: Callable[[str], None]) -> RunData:
@@ -101,42 +101,42 @@ def export_run(path: Path, to: Path, form: Literal["exorl", "minari"], *, on_ski
 class _Stored:
     """Episodes put together from rows, one at a time."""
 
-    keep: Keep
+    store: StepStore
     found: list[tuple[int, int, int]]
 
     def __iter__(self) -> Iterator[Recording]:
-        return (_recording(self.keep, *each) for each in self.found)
+        return (_recording(self.store, *each) for each in self.found)
 
 
-def _rebuilt(kept: Any) -> tuple[Keep, Spaces]:
+def _rebuilt(kept: Any) -> tuple[StepStore, Spaces]:
     """The rows as they lay in the run's replay, in host memory."""
     sizes = kept["sizes"]
     spaces, stack = spaces_from_state(sizes["spaces"]), int(sizes["stack"])
     layout, capacity, num_envs = row_layout(spaces, stack), sizes["capacity"], sizes["num_envs"]
-    keep = Keep(layout, capacity, num_envs, stack, device=torch.device("cpu"), window=1)
-    keep.load_state_dict(kept["keep"])
-    return keep, spaces
+    store = StepStore(layout, capacity, num_envs, stack, device=torch.device("cpu"), window=1)
+    store.load_state_dict(kept["keep"])
+    return store, spaces
 
 
-def _whole_episodes(keep: Keep) -> tuple[list[tuple[int, int, int]], int]:
+def _whole_episodes(store: StepStore) -> tuple[list[tuple[int, int, int]], int]:
     """(first step, last step, environment) of each, in the order they ended; and how many transitions are in none."""
-    episodes = Episodes(keep)
-    episodes.read_off(keep)
+    episodes = Episodes(store)
+    episodes.rebuild(store)
     whole = []
     for first, last, env in episodes.finished():
-        begin = keep.rows(torch.tensor(first), torch.tensor(env))
-        if int(keep.ring.get("back", begin)) == 0:
+        begin = store.rows(torch.tensor(first), torch.tensor(env))
+        if int(store.ring.get("back", begin)) == 0:
             whole.append((first, last, env))
-    valid = int(keep.endings(keep.first, keep.steps)[1].sum()) if keep.steps > keep.first else 0
+    valid = int(store.episode_ends(store.first, store.steps)[1].sum()) if store.steps > store.first else 0
     return whole, valid - sum(last - first + 1 for first, last, _ in whole)
 
 
-def _recording(keep: Keep, first: int, last: int, env: int) -> Recording:
-    ring = keep.ring
-    rows = keep.rows(torch.arange(first, last + 1), torch.tensor(env))
+def _recording(store: StepStore, first: int, last: int, env: int) -> Recording:
+    ring = store.ring
+    rows = store.rows(torch.arange(first, last + 1), torch.tensor(env))
     states = torch.cat([rows, ring.after(rows[-1:])])
     return Recording(
-        observations=ring.observations(states, keep.stack).numpy(),
+        observations=ring.observations(states, store.stack).numpy(),
         actions=ring.get("action", rows).numpy(),
         rewards=ring.get("reward", rows).numpy(),
         skills=ring.get("skill", rows).numpy(),

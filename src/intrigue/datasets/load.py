@@ -61,7 +61,7 @@ def load_episodes(folder: Path) -> Dataset:
     return Dataset(recordings.lengths, recordings.episodes, sealed)
 
 
-def given_episodes(folder: Path) -> Callable[[AnyParts], Mapping[str, Any]]:
+def prefill_from(folder: Path) -> Callable[[AnyParts], Mapping[str, Any]]:
     """What `start` needs to begin with the episodes in `folder`; what they are goes into provenance.json.
 
     Raises:

@@ -19,7 +19,7 @@ import numpy as np
 
 from intrigue.datasets.sealed_folder import Sealed
 from intrigue.errors import CheckpointError, ConfigError, Problem
-from intrigue.replay.recording import Recording, Recordings, checked
+from intrigue.replay.recording import Recording, Recordings, validate_recording
 from intrigue.run import disk
 from intrigue.spaces import ActionSpec, ObsSpec, Spaces
 
@@ -86,7 +86,7 @@ class _Dataset:
                 recording = _recording(episode)
             except (OSError, ValueError, KeyError, AssertionError, TypeError, IndexError) as error:
                 raise CheckpointError(f"{name} cannot be read: {error}") from error
-            yield checked(recording, name)
+            yield validate_recording(recording, name)
 
 
 def _buffer(kind: Any, recording: Recording) -> Any:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 MASK = (1 << 32) - 1
 
 
-class CountedDraws(nn.Module):
+class CounterRng(nn.Module):
     """A stream of draws; the seed comes from torch's generator at construction."""
 
     seed: Tensor

@@ -16,14 +16,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from intrigue.nn.episode_segments import Trail
+from intrigue.nn.episode_segments import EpisodeSegments
 from intrigue.nn.episodic_memory import PerEnvironment
 
 # Rows taken together: the factorisation costs BLOCK³ per environment, so a long rollout is cut.
 BLOCK = 256
 
 
-class Ellipse(PerEnvironment):
+class InverseCovariance(PerEnvironment):
     """C⁻¹ of each environment's episode under way."""
 
     inverse: Tensor  # (N, D, D)
@@ -36,14 +36,14 @@ class Ellipse(PerEnvironment):
         self.add_state("inverse", torch.eye(width, dtype=torch.float64) / ridge)
         self.add_state("written", torch.zeros((), dtype=torch.int64))
 
-    def carried(self, envs: int) -> Tensor:
+    def episode_lengths(self, envs: int) -> Tensor:
         """How many states each episode under way has had, (N,)."""
         return self.state("written", envs)
 
-    def bonuses(self, trail: Trail, entries: Tensor) -> Tensor:
+    def compute_bonuses(self, segments: EpisodeSegments, entries: Tensor) -> Tensor:
         """b of each place (L, N) from its encoding (L, N, D); 0 where no state stands."""
-        inverse, belongs, found = self.state("inverse", entries.shape[1]), torch.zeros_like(trail.episode[0]), []
-        blocks = self._blocks(trail, entries)
+        inverse, belongs, found = self.state("inverse", entries.shape[1]), torch.zeros_like(segments.episode[0]), []
+        blocks = self._blocks(segments, entries)
         for rows, episode in blocks[:-1]:
             bonus, inverse = self._advance(rows, episode, inverse, belongs)
             belongs = episode[:, -1]
@@ -52,23 +52,23 @@ class Ellipse(PerEnvironment):
         return torch.cat([*found, _pivots(last)], 1).mT
 
     @torch.no_grad()
-    def add(self, trail: Trail, entries: Tensor | None) -> None:
+    def add(self, segments: EpisodeSegments, entries: Tensor | None) -> None:
         """Let in the states still going (encodings of others must be zero), begin anew where the episode ended."""
-        envs = trail.active.shape[1]
+        envs = segments.active.shape[1]
         self.resize(envs)
-        inverse, belongs = self.inverse, torch.zeros_like(trail.episode[0])
+        inverse, belongs = self.inverse, torch.zeros_like(segments.episode[0])
         if entries is not None:
-            for rows, episode in self._blocks(trail, entries):
+            for rows, episode in self._blocks(segments, entries):
                 _, inverse = self._advance(rows, episode, inverse, belongs)
                 belongs = episode[:, -1]
-        over = (belongs != trail.episodes).reshape(-1, 1, 1)
+        over = (belongs != segments.num_ended).reshape(-1, 1, 1)
         self.inverse = self.inverse_initial.where(over, inverse)
-        self.written = trail.lengths(self.written)
+        self.written = segments.updated_lengths(self.written)
 
-    def _blocks(self, trail: Trail, entries: Tensor) -> list[tuple[Tensor, Tensor]]:
+    def _blocks(self, segments: EpisodeSegments, entries: Tensor) -> list[tuple[Tensor, Tensor]]:
         """Rows (N, b, D) and their episodes (N, b), a block of places at a time."""
-        rows = entries.transpose(0, 1).double() * trail.active.mT.unsqueeze(-1)
-        return list(zip(rows.split(BLOCK, 1), trail.episode.mT.split(BLOCK, 1), strict=True))
+        rows = entries.transpose(0, 1).double() * segments.active.mT.unsqueeze(-1)
+        return list(zip(rows.split(BLOCK, 1), segments.episode.mT.split(BLOCK, 1), strict=True))
 
     def _factor(self, rows: Tensor, episode: Tensor, inverse: Tensor, belongs: Tensor) -> tuple[Tensor, Tensor]:
         """L (N, b, b), and Φ C₀⁻¹ (N, b, D) with each row's own C₀; `inverse` is of the episode `belongs` (N,)."""

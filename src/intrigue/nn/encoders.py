@@ -22,7 +22,7 @@ from torch.nn import functional
 
 from intrigue.errors import ConfigError
 from intrigue.nn.feature_noise import FeatureNoise
-from intrigue.nn.icm_dynamics import PlainDynamics
+from intrigue.nn.icm_dynamics import IcmDynamics
 from intrigue.nn.networks import Encoder, freeze, icm_trunk, init_normc, mlp
 from intrigue.spaces import ActionSpec, ObsSpec, Spaces
 from intrigue.types import Encoded, Prepared, Transitions
@@ -52,7 +52,7 @@ class StateFeatures(nn.Module):
                     if isinstance(layer, nn.Linear):
                         init_normc(layer)  # DIS utils.py `fc`, as the encoder's own dense layer
         elif kind == "trunk":
-            self.inverse = PlainDynamics(self.width, spaces.action, hidden)  # its forward model is in the loss as well
+            self.inverse = IcmDynamics(self.width, spaces.action, hidden)  # its forward model is in the loss as well
         self.shaped_by_forward = kind in ("joint", "icm")
         """Whether the error of a forward model may change the encoding."""
 
@@ -67,18 +67,18 @@ class StateFeatures(nn.Module):
             case "raw":
                 return torch.as_tensor(encoded)
 
-    def left(self, batch: Transitions) -> Tensor:
+    def encode_obs(self, batch: Transitions) -> Tensor:
         """φ(s), (T, N, D)."""
-        return batch.here if isinstance(batch, Encoded) else self.forward(batch.obs)
+        return batch.phi if isinstance(batch, Encoded) else self.forward(batch.obs)
 
-    def pair(self, batch: Transitions) -> tuple[Tensor, Tensor]:
+    def encode_pair(self, batch: Transitions) -> tuple[Tensor, Tensor]:
         """φ(s) and φ(s'), each (T, N, D). A state reached and then left is convolved once where that saves time."""
         if isinstance(batch, Encoded):
-            return batch.here, batch.there
-        here = self.forward(batch.obs)
+            return batch.phi, batch.next_phi
+        phi = self.forward(batch.obs)
         if self.kind == "identity" or batch.obs.dim() != 5 or torch.is_grad_enabled():
-            return here, self.forward(batch.next_obs)
-        return here, reached(batch, here, self.forward)
+            return phi, self.forward(batch.next_obs)
+        return phi, encode_next_obs(batch, phi, self.forward)
 
     def inverse_loss(self, features: Tensor, next_features: Tensor, action: Tensor) -> Tensor:
         """The encoder's own loss; zero for encoders that are not trained."""
@@ -87,29 +87,29 @@ class StateFeatures(nn.Module):
         loss: Tensor = self.inverse(features, next_features, action)
         return loss
 
-    def inverse_loss_of(self, batch: Transitions, noise: FeatureNoise) -> Tensor:
+    def encoder_loss(self, batch: Transitions, noise: FeatureNoise) -> Tensor:
         """The encoder's own loss on a batch, for rewards without forward models; encodes nothing when not trained."""
         if self.inverse is None:
             return torch.zeros((), device=batch.reward.device)
         if self.kind == "trunk" and batch.obs.dim() == 3:
             # One pass over twice the rows: so small a layer takes a GPU longer to begin than to compute.
-            here, there = self.forward(torch.cat([batch.obs, batch.next_obs])).chunk(2)
+            phi, next_phi = self.forward(torch.cat([batch.obs, batch.next_obs])).chunk(2)
         else:
-            here, there = self.forward(batch.obs), self.forward(batch.next_obs)
-        return self.inverse_loss(noise(here), noise(there), batch.action)
+            phi, next_phi = self.forward(batch.obs), self.forward(batch.next_obs)
+        return self.inverse_loss(noise(phi), noise(next_phi), batch.action)
 
 
-def reached(batch: Transitions, here: Tensor, encode: Callable[[Tensor], Tensor]) -> Tensor:
+def encode_next_obs(batch: Transitions, phi: Tensor, encode: Callable[[Tensor], Tensor]) -> Tensor:
     """φ(s'), (T, N, D), where φ(s) are these: a state reached and then left is not encoded again."""
-    fresh = ~reached_then_left(batch)  # (T, N)
+    fresh = ~is_next_row_obs(batch)  # (T, N)
     if int(fresh.sum()) > fresh.numel() // 2:
         return encode(batch.next_obs)
-    there = here.roll(-1, 0)
-    there[fresh] = encode(batch.next_obs[fresh])
-    return there
+    next_phi = phi.roll(-1, 0)
+    next_phi[fresh] = encode(batch.next_obs[fresh])
+    return next_phi
 
 
-def reached_then_left(batch: Transitions) -> Tensor:
+def is_next_row_obs(batch: Transitions) -> Tensor:
     """Where the state reached is, number by number, the one left in the next row of the same environment, (T, N).
 
     Told by the states themselves, because rows need not follow each other; the last row has no next.

@@ -3,7 +3,7 @@
     PerEnvironment   a module whose state has one row per environment, however many the first batch brings
     EpisodicMemory   the states of each environment's episode under way, and the view scoring has of them
 
-What a state at place l of a trail (see `intrigue.nn.episode_segments`) can see, in one computation for all
+What a state at place l of a segments (see `intrigue.nn.episode_segments`) can see, in one computation for all
 environments:
 
     remembered rows    if its episode was under way when the rollout began
@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from intrigue.nn.episode_segments import Trail
+from intrigue.nn.episode_segments import EpisodeSegments
 from intrigue.nn.knn import CHUNK_ELEMENTS, SLACK
 
 # Rows an episodic memory begins with; it doubles when they are full.
@@ -81,28 +81,28 @@ class EpisodicMemory(PerEnvironment):
         self.add_state("rows", torch.zeros(0, *shape, dtype=dtype), grows=True)
         self.add_state("written", torch.zeros((), dtype=torch.int64))
 
-    def carried(self, envs: int) -> Tensor:
+    def episode_lengths(self, envs: int) -> Tensor:
         """How many states each episode under way has had, (N,)."""
         return self.state("written", envs)
 
     @torch.no_grad()
-    def add(self, trail: Trail, entries: Tensor | None) -> None:
+    def add(self, segments: EpisodeSegments, entries: Tensor | None) -> None:
         """Forget the episodes that ended and remember the states (L, N, *shape) of those still under way.
 
-        Entries of other places are not looked at; None will do where no state is `going`.
+        Entries of other places are not looked at; None will do where no state is `ongoing`.
         """
-        envs = trail.active.shape[1]
+        envs = segments.active.shape[1]
         self.resize(envs)
-        lengths = trail.lengths(self.written)
+        lengths = segments.updated_lengths(self.written)
         self._grow(int(lengths.max()))
         if entries is not None:
             # Later states of a long rollout would overwrite its first ones; the order of such writes is not defined.
-            kept = trail.going & (trail.earlier >= lengths - self.capacity)
+            kept = segments.ongoing & (segments.earlier >= lengths - self.capacity)
             place, env = kept.nonzero(as_tuple=True)
-            self.rows[env, trail.earlier[place, env] % self.rows.shape[1]] = entries[place, env].to(self.rows.dtype)
+            self.rows[env, segments.earlier[place, env] % self.rows.shape[1]] = entries[place, env].to(self.rows.dtype)
         self.written = lengths
 
-    def nearest(self, trail: Trail, entries: Tensor, k: int) -> Tensor:
+    def nearest(self, segments: EpisodeSegments, entries: Tensor, k: int) -> Tensor:
         """Squared distances (T, N, k) from each row's entry to the k nearest it can see; infinite where there is none.
 
         The squared-norm expansion picks a few more than k; their true offsets decide, as in `neighbours`.
@@ -116,7 +116,7 @@ class EpisodicMemory(PerEnvironment):
         take = min(k + SLACK, seen.shape[1])
         env = torch.arange(seen.shape[0], device=seen.device).reshape(-1, 1, 1)
         found = []
-        for places, visible in self._looks(trail, seen.shape[0] * max(seen.shape[1], take * seen.shape[2])):
+        for places, visible in self._looks(segments, seen.shape[0] * max(seen.shape[1], take * seen.shape[2])):
             query = entries[places].transpose(0, 1)  # (N, q, D)
             rough = torch.baddbmm(norms, query - center, centered.mT, alpha=-2).masked_fill(~visible, torch.inf)
             index = rough.topk(take, largest=False).indices  # (N, q, take)
@@ -126,15 +126,15 @@ class EpisodicMemory(PerEnvironment):
             found.append(torch.cat([true, missing], -1).transpose(0, 1))
         return torch.cat(found)
 
-    def count_equal(self, trail: Trail, keys: Tensor) -> Tensor:
+    def count_equal(self, segments: EpisodeSegments, keys: Tensor) -> Tensor:
         """How many of the states each row can see have the row's own key (T, N); `keys` are (L, N)."""
         seen = self._candidates(keys).unsqueeze(1)  # (N, 1, C)
-        looks = self._looks(trail, seen.numel())
+        looks = self._looks(segments, seen.numel())
         counts = [((seen == keys[places].mT.unsqueeze(2)) & visible).sum(-1).mT for places, visible in looks]
         return torch.cat(counts)
 
     def _candidates(self, entries: Tensor) -> Tensor:
-        """Remembered rows and then the trail's own entries, (N, M' + L, *shape)."""
+        """Remembered rows and then the rollout's own entries, (N, M' + L, *shape)."""
         own = entries.transpose(0, 1)
         held = self.state("rows", own.shape[0])[:, : self._held()]
         return torch.cat([held.to(own.dtype), own], 1)
@@ -143,19 +143,22 @@ class EpisodicMemory(PerEnvironment):
         """Rows in use in the fullest environment."""
         return min(int(self.written.max()), self.rows.shape[1]) if len(self.written) else 0
 
-    def _looks(self, trail: Trail, per_row: int) -> Iterator[tuple[Tensor, Tensor]]:
+    def _looks(self, segments: EpisodeSegments, per_row: int) -> Iterator[tuple[Tensor, Tensor]]:
         """Places (q,) of a few rows at a time, and which candidates (N, q, M' + L) each of them can see."""
-        envs = trail.active.shape[1]
-        written, slot = self.carried(envs).unsqueeze(-1), torch.arange(self._held(), device=trail.active.device)
+        envs = segments.active.shape[1]
+        written, slot = (
+            self.episode_lengths(envs).unsqueeze(-1),
+            torch.arange(self._held(), device=segments.active.device),
+        )
         # Number of the state in each slot, in the order of its episode; negative where the slot is free.
         number = written - 1 - (written - 1 - slot) % max(1, self.rows.shape[1])  # (N, M')
-        active, episode, earlier = (each.mT for each in (trail.active, trail.episode, trail.earlier))  # (N, L)
+        active, episode, earlier = (each.mT for each in (segments.active, segments.episode, segments.earlier))  # (N, L)
         order = torch.cat([number, earlier], 1).unsqueeze(1)  # (N, 1, M' + L)
         of = torch.cat([torch.zeros_like(number), episode], 1).unsqueeze(1)
         there = torch.cat([number >= 0, active], 1).unsqueeze(1)
         # Places beyond every remembered row: a place sees those before it.
         place = torch.cat([torch.full_like(slot, -1), torch.arange(active.shape[1], device=slot.device)])
-        for places in trail.rows.split(max(1, CHUNK_ELEMENTS // max(1, per_row))):
+        for places in segments.row_places.split(max(1, CHUNK_ELEMENTS // max(1, per_row))):
             oldest = (earlier[:, places] - self.capacity).unsqueeze(-1)  # (N, q, 1)
             same = of == episode[:, places].unsqueeze(-1)
             yield places, there & same & (place < places.unsqueeze(-1)) & (order >= oldest)

@@ -72,9 +72,9 @@ class ForwardModels(nn.Module):
         out: Tensor = predicted.movedim(0, 1).unflatten(0, lead)
         return out
 
-    def errors(self, here: Tensor, there: Tensor, action: Tensor) -> Tensor:
+    def errors(self, phi: Tensor, next_phi: Tensor, action: Tensor) -> Tensor:
         """Error of each member as `measure` says, (T, N, K), from encodings of s and s'."""
-        offset: Tensor = self.forward(here, action) - self.noise.for_members(there, self.members)
+        offset: Tensor = self.forward(phi, action) - self.noise.for_members(next_phi, self.members)
         match self.measure:
             case "mean":
                 return offset.square().mean(-1)
@@ -85,11 +85,11 @@ class ForwardModels(nn.Module):
 
     def losses(self, batch: Transitions, rng: Rng) -> tuple[Tensor, Tensor]:
         """The encoder's own loss, (), and each member's, (K,); only a joint encoder is shaped by the latter."""
-        here, there = self.features.pair(batch)
-        own = self.features.inverse_loss(self.noise(here), self.noise(there), batch.action)
+        phi, next_phi = self.features.encode_pair(batch)
+        own = self.features.inverse_loss(self.noise(phi), self.noise(next_phi), batch.action)
         if not self.features.shaped_by_forward:
-            here, there = here.detach(), there.detach()
-        error = self.errors(here, there, batch.action)
+            phi, next_phi = phi.detach(), next_phi.detach()
+        error = self.errors(phi, next_phi, batch.action)
         if self.keep < 1:
             kept = uniform(error.shape, rng) < self.keep
             error = error * kept / self.keep  # unbiased: a dropped sample is made up for by the kept

@@ -21,7 +21,7 @@ from intrigue.ops.row_norm import lengths
 from intrigue.spaces import ActionSpec
 
 
-class PlainDynamics(nn.Module):
+class IcmDynamics(nn.Module):
     """The loss of encodings z, z' (..., D) and action inputs (..., A); gradients reach both encodings."""
 
     middle: Tensor
@@ -37,12 +37,12 @@ class PlainDynamics(nn.Module):
         self.register_buffer("middle", (high + low) / 2, persistent=False)
         self.register_buffer("reach", (high - low) / 2, persistent=False)
 
-    def forward(self, here: Tensor, there: Tensor, action: Tensor) -> Tensor:
+    def forward(self, phi: Tensor, next_phi: Tensor, action: Tensor) -> Tensor:
         """Mean forward error plus mean inverse error, a scalar."""
-        joined, pair = torch.cat([here, action], -1), torch.cat([here, there], -1)
+        joined, pair = torch.cat([phi, action], -1), torch.cat([phi, next_phi], -1)
         ahead = wide_linear(self.ahead[2], wide_linear(self.ahead[0], joined).relu())
         guess = wide_then_narrow(self.back[0], self.back[2], pair)
-        return _mean_norm(there - ahead) + self._inverse_error(guess, action)
+        return _mean_norm(next_phi - ahead) + self._inverse_error(guess, action)
 
     def _inverse_error(self, guess: Tensor, action: Tensor) -> Tensor:
         if self.spec.kind == "continuous":

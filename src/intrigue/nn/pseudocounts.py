@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
-from intrigue.nn.episode_segments import Trail
+from intrigue.nn.episode_segments import EpisodeSegments
 from intrigue.nn.episodic_memory import EpisodicMemory, PerEnvironment
 
 
@@ -60,32 +60,32 @@ class KernelCounts(nn.Module):
         self.memory = EpisodicMemory(cfg.capacity, (cfg.feature_dim,))
         self.usual = RunningMean() if scale == "running" else None
 
-    def carried(self, envs: int) -> Tensor:
+    def episode_lengths(self, envs: int) -> Tensor:
         """How many states each episode under way has had, (N,)."""
-        return self.memory.carried(envs)
+        return self.memory.episode_lengths(envs)
 
-    def near(self, trail: Trail, entries: Tensor) -> Near:
-        """Counts for the rows of a trail with encodings (L, N, D). Changes nothing."""
-        distance = self.memory.nearest(trail, entries, self.k)  # (T, N, k)
+    def near(self, segments: EpisodeSegments, entries: Tensor) -> Near:
+        """Counts for the rows of a rollout with encodings (L, N, D). Changes nothing."""
+        distance = self.memory.nearest(segments, entries, self.k)  # (T, N, k)
         if self.usual is None:
             distance = distance.sqrt()
-        found, enough = distance.isfinite(), self._enough(trail)
+        found, enough = distance.isfinite(), self._enough(segments)
         mean = distance.where(found, 0).sum(-1) / found.sum(-1).clamp_min(1)
         mean = mean.where(enough, 0)
-        usual = mean if self.usual is None else self.usual.running(mean, enough & trail.active[trail.rows])
+        usual = mean if self.usual is None else self.usual.running(mean, enough & segments.active[segments.row_places])
         ratio = _relative(distance, usual.unsqueeze(-1))
         kernel = self.epsilon / ((ratio - self.cluster_distance).clamp_min(0) + self.epsilon)
         return Near(kernel.sum(-1), mean, enough)
 
     @torch.no_grad()
-    def observe(self, trail: Trail, entries: Tensor | None, distance: Tensor) -> None:
+    def observe(self, segments: EpisodeSegments, entries: Tensor | None, distance: Tensor) -> None:
         """Remember the states still going, and let the rows' mean distances (T, N), as scored, into the usual one."""
         if self.usual is not None:
-            self.usual.observe(distance, self._enough(trail) & trail.active[trail.rows])
-        self.memory.add(trail, entries)
+            self.usual.observe(distance, self._enough(segments) & segments.active[segments.row_places])
+        self.memory.add(segments, entries)
 
-    def _enough(self, trail: Trail) -> Tensor:  # (T, N)
-        return trail.earlier[trail.rows] >= self.least
+    def _enough(self, segments: EpisodeSegments) -> Tensor:  # (T, N)
+        return segments.earlier[segments.row_places] >= self.least
 
 
 class RunningMean(PerEnvironment):

@@ -13,31 +13,31 @@ from collections.abc import Sequence
 import numpy as np
 
 from intrigue.errors import CheckpointError, ConfigError, Problem
-from intrigue.replay.buffer import Replay
+from intrigue.replay.buffer import ReplayBuffer
 from intrigue.replay.recording import Recording, Recordings
 from intrigue.spaces import ActionSpec, Array, Spaces
 
 OPTION = "--replay-from"
 
 
-def refill(replay: Replay, recordings: Recordings, frames: Array) -> None:
+def prefill_replay(replay: ReplayBuffer, recordings: Recordings, frames: Array) -> None:
     """Put episodes into an empty replay, as if its environments had played them and now began anew in `frames`.
 
     Raises:
         ConfigError: they do not fit into it.
         CheckpointError: a file is damaged.
     """
-    keep, ring = replay.keep, replay.keep.ring
+    store, ring = replay.store, replay.store.ring
     if ring.head:
         raise ValueError("only a replay that holds nothing can be refilled")
-    lanes = _Lanes(recordings.lengths, keep.num_envs)
+    lanes = _Lanes(recordings.lengths, store.num_envs)
     if (rows := lanes.head) > ring.size:
         text = f"{recordings.transitions} transitions need {rows} rows, more than the replay has. "
         raise ConfigError([Problem(OPTION, text + f"Use --agent.capacity {rows} or more.")])
     for index, recording in enumerate(recordings):
-        fitted = _fitted(recording, replay.spaces, keep.stack, index)
+        fitted = _fitted(recording, replay.spaces, store.stack, index)
         states, end = lanes.rows(index)
-        newest = fitted.observations[:, -1] if keep.stack else fitted.observations
+        newest = fitted.observations[:, -1] if store.stack else fitted.observations
         following = np.append(states[1:], end)
         last = np.arange(len(states)) == len(states) - 1
         ring.write(
@@ -60,8 +60,8 @@ def refill(replay: Replay, recordings: Recordings, frames: Array) -> None:
         )
     for rows_of_lane in lanes.padding():
         ring.write(rows_of_lane[:-1], {"ahead": np.diff(rows_of_lane).astype(np.int32)})
-    ring.write(lanes.head - keep.num_envs + np.arange(keep.num_envs), {"frame": frames})
-    replay.adopt(lanes.head, lanes.steps)
+    ring.write(lanes.head - store.num_envs + np.arange(store.num_envs), {"frame": frames})
+    replay.load_prefilled(lanes.head, lanes.steps)
 
 
 class _Lanes:

@@ -71,7 +71,7 @@ def spaces_from_state(tree: State) -> Spaces:
     )
 
 
-def checked(recording: Recording, name: str) -> Recording:
+def validate_recording(recording: Recording, name: str) -> Recording:
     """The episode, if it is one.
 
     Raises:

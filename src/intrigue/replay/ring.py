@@ -80,8 +80,8 @@ def ring_shape(capacity: int) -> tuple[int, int]:
     return -(-capacity // chunk) + 1, chunk
 
 
-class Rows:
-    """Rows that can be read: `packed` (size, bytes) holds every field of a row side by side.
+class RowReader:
+    """Readable rows: `packed` (size, bytes) holds every field of a row side by side.
 
     So a device fetches a whole row at once; `fields` are views of it, (size, *field) each.
     """
@@ -128,7 +128,7 @@ class Rows:
         return self.get("frame", torch.stack(chain[::-1], -1))
 
 
-class RowRing(Rows):
+class RowRing(RowReader):
     """Preallocated rows on one device."""
 
     def __init__(self, layout: Layout, capacity: int, device: torch.device) -> None:
@@ -140,7 +140,7 @@ class RowRing(Rows):
         self.head = 0
         """Rows ever written."""
 
-    def moved(self) -> None:
+    def rebind_storage(self) -> None:
         """To be said when `packed` has got other memory."""
         self.fields = self.unpacked(self.packed)
 
@@ -192,15 +192,15 @@ def _tensor(values: Array | Tensor) -> Tensor:
 WORD_BYTES = 4
 
 
-def fits(layout: Layout) -> bool:
+def fits_words(layout: Layout) -> bool:
     """Whether all fields are numbers of one word, or single flags."""
     return all(
         dtype.itemsize == WORD_BYTES or (dtype == torch.bool and shape == ()) for shape, dtype in layout.values()
     )
 
 
-class WordRows(Rows):
-    """Rows that can be read, of a layout that `fits`."""
+class WordRowReader(RowReader):
+    """Readable rows, of a layout that `fits_words`."""
 
     def __init__(self, packed: Tensor, layout: Layout) -> None:
         super().__init__(packed, layout)

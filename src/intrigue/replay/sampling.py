@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from intrigue.replay.step_store import Keep
+from intrigue.replay.step_store import StepStore
 from intrigue.spaces import Array
 from intrigue.state import State
 
@@ -64,7 +64,7 @@ class SumTree:
 PRIORITY_FLOOR = 1e-6  # ε of Schaul et al. 2016, section 3.3: nothing is never drawn again
 
 
-class Drawn(NamedTuple):
+class WindowStarts(NamedTuple):
     """Where windows begin, each (B,)."""
 
     step: Tensor
@@ -84,10 +84,10 @@ def below(limit: Tensor | int, chance: Tensor) -> Tensor:
     return (chance * limit).long()
 
 
-def draw_transitions(keep: Keep, count: int, high: int, rng: Generator) -> Drawn:
-    """Every transition of steps `keep.low` to `high` equally likely."""
-    picked = below((high - keep.low) * keep.num_envs, uniform(count, rng, keep.ring.device))
-    return Drawn(keep.low + picked // keep.num_envs, picked % keep.num_envs)
+def draw_transitions(store: StepStore, count: int, high: int, rng: Generator) -> WindowStarts:
+    """Every transition of steps `store.first_sampleable_step` to `high` equally likely."""
+    picked = below((high - store.first_sampleable_step) * store.num_envs, uniform(count, rng, store.ring.device))
+    return WindowStarts(store.first_sampleable_step + picked // store.num_envs, picked % store.num_envs)
 
 
 class EpisodeTable(NamedTuple):
@@ -99,14 +99,14 @@ class EpisodeTable(NamedTuple):
     """(3,): number of the first episode that counts, how many count, the first step that is remembered."""
 
 
-def draw_windows(table: EpisodeTable, chance: Tensor, steps: int) -> Drawn:
+def draw_windows(table: EpisodeTable, chance: Tensor, steps: int) -> WindowStarts:
     """Where windows of `steps` begin, for numbers (2, B) in [0, 1): which episode, and where in it."""
     oldest, count, low = table.bounds.unbind()
     chosen = (oldest + below(count, chance[0])) % len(table.ends)
     first, last, env = table.ends[chosen].unbind(-1)
     first = torch.maximum(first, low)
     room = (last - first + 2 - steps).clamp_min(1)  # beginnings after which all steps are of the episode
-    return Drawn(first + below(room, chance[1]), env)
+    return WindowStarts(first + below(room, chance[1]), env)
 
 
 class Episodes:
@@ -115,15 +115,15 @@ class Episodes:
     Differs from URLB: an episode whose beginning was forgotten is drawn from as far as it is remembered.
     """
 
-    def __init__(self, keep: Keep) -> None:
-        self._begun = [0] * keep.num_envs
+    def __init__(self, store: StepStore) -> None:
+        self._begun = [0] * store.num_envs
         self._finished: deque[tuple[int, int, int]] = deque()  # first step, last step, environment
         self._number = 0  # of the first of them
         self._low = 0
         self._written = 0  # episodes that are in the table
-        device = keep.ring.device
+        device = store.ring.device
         # An episode takes two rows or more, so there can never be more of them than this.
-        room = keep.ring.size // 2 + keep.num_envs
+        room = store.ring.size // 2 + store.num_envs
         self.table = EpisodeTable(
             torch.zeros(room, 3, dtype=torch.int64, device=device), torch.zeros(3, dtype=torch.int64, device=device)
         )
@@ -131,17 +131,17 @@ class Episodes:
     def __len__(self) -> int:
         return len(self._finished)
 
-    def note(self, step: int, over: Array, valid: Array) -> None:
+    def record(self, step: int, over: Array, valid: Array) -> None:
         """Which environments' episodes are over (T, N) after the steps from this one on; invalid rows begin them anew.
 
-        `show` lets draws know of it.
+        `publish` lets draws know of it.
         """
         for t, env in np.argwhere(over | ~valid).tolist():
             if over[t, env]:
                 self._finished.append((self._begun[env], step + t, env))
             self._begun[env] = step + t + 1
 
-    def show(self, low: int) -> None:
+    def publish(self, low: int) -> None:
         """Draw from all that was noted; steps before `low` are not remembered any more."""
         while self._finished and self._finished[0][1] < low:
             self._finished.popleft()
@@ -156,20 +156,20 @@ class Episodes:
             bounds.copy_(torch.tensor([self._number, len(self._finished), low]))
         self._written, self._low = total, low
 
-    def read_off(self, keep: Keep) -> None:
-        """Find the episodes again among the rows that are kept; `show` lets draws know of them."""
-        self._begun = [keep.first] * keep.num_envs
+    def rebuild(self, store: StepStore) -> None:
+        """Find the episodes again among the rows that are kept; `publish` lets draws know of them."""
+        self._begun = [store.first] * store.num_envs
         self._finished.clear()
         self._number = self._written = 0
         self._low = -1
-        over, valid = keep.endings(keep.first, keep.steps)
-        self.note(keep.first, over, valid)
+        over, valid = store.episode_ends(store.first, store.steps)
+        self.record(store.first, over, valid)
 
     def finished(self) -> list[tuple[int, int, int]]:
         """First step, last step and environment of each, in the order in which they ended."""
         return list(self._finished)
 
-    def draw(self, count: int, steps: int, rng: Generator) -> Drawn:
+    def draw(self, count: int, steps: int, rng: Generator) -> WindowStarts:
         """Where windows of `steps` begin."""
         chance = torch.rand(2, count, generator=rng, device=rng.device, dtype=torch.float64)
         return draw_windows(self.table, chance.to(self.table.ends.device), steps)
@@ -178,38 +178,38 @@ class Episodes:
 class Priorities:
     """In proportion to priority: the size of the error at the last visit to the power α (Schaul et al. 2016, eq. 1)."""
 
-    def __init__(self, keep: Keep, exponent: float) -> None:
-        self.keep, self.exponent = keep, exponent
-        self.tree = SumTree(keep.slot_count, keep.ring.device)
+    def __init__(self, store: StepStore, exponent: float) -> None:
+        self.store, self.exponent = store, exponent
+        self.tree = SumTree(store.slot_count, store.ring.device)
         self.largest = 1.0
         self._low = self._high = 0
 
-    def admit(self, low: int, high: int) -> None:
+    def set_range(self, low: int, high: int) -> None:
         """Steps `low` to `high` can be drawn from now on; what is new has the largest priority there has been."""
         self._set(range(self._low, min(low, self._high)), 0.0)
         self._set(range(max(self._high, low), high), self.largest)
         self._low, self._high = low, max(high, low)
 
-    def draw(self, count: int, rng: Generator) -> Drawn:
+    def draw(self, count: int, rng: Generator) -> WindowStarts:
         """Beginnings, one from each of `count` equal shares of the mass (section 3.3)."""
         share = torch.arange(count, device=self.tree.nodes.device) + uniform(count, rng, self.tree.nodes.device)
         slot = self.tree.find(share * (self.tree.total / count))
         chance = self.tree.get(slot) / self.tree.total
-        offset = slot // self.keep.num_envs
-        span = self.keep.slot_count // self.keep.num_envs
+        offset = slot // self.store.num_envs
+        span = self.store.slot_count // self.store.num_envs
         step = self._low + (offset - self._low) % span
-        return Drawn(step, slot % self.keep.num_envs, chance)
+        return WindowStarts(step, slot % self.store.num_envs, chance)
 
-    def learned(self, drawn: Drawn, error: Tensor) -> None:
+    def update(self, drawn: WindowStarts, error: Tensor) -> None:
         """The errors (B,) found at this visit."""
         weight = (error.detach().double().abs().to(drawn.step.device) + PRIORITY_FLOOR) ** self.exponent
         self.largest = max(self.largest, float(weight.max()))
-        self.tree.put(self.keep.slots(drawn.step, drawn.env), weight)
+        self.tree.put(self.store.slot_index(drawn.step, drawn.env), weight)
 
     def state_dict(self) -> State:
         """The priorities of what can be drawn, (steps, N), and the largest there has been."""
         steps = torch.arange(self._low, self._high, device=self.tree.nodes.device).unsqueeze(-1)
-        slots = self.keep.slots(steps, torch.arange(self.keep.num_envs, device=steps.device))
+        slots = self.store.slot_index(steps, torch.arange(self.store.num_envs, device=steps.device))
         return {"low": self._low, "high": self._high, "largest": self.largest, "weight": self.tree.get(slots)}
 
     def load_state_dict(self, state: State) -> None:
@@ -221,7 +221,7 @@ class Priorities:
         if len(steps):
             device = self.tree.nodes.device
             numbers = torch.tensor(steps, device=device).unsqueeze(-1)
-            slots = self.keep.slots(numbers, torch.arange(self.keep.num_envs, device=device))
+            slots = self.store.slot_index(numbers, torch.arange(self.store.num_envs, device=device))
             self.tree.put(slots, torch.as_tensor(weight, dtype=torch.float64, device=device).expand(slots.shape))
 
 

@@ -26,7 +26,7 @@ from intrigue.state import Chunk, State, StoredChunk
 SERIES = "replay"
 
 
-class Taken(NamedTuple):
+class VectorStep(NamedTuple):
     """One step of every environment: what was done, and what came of it, each (N, ...)."""
 
     action: Array
@@ -35,17 +35,17 @@ class Taken(NamedTuple):
     terminated: Array
     truncated: Array
     valid: Array
-    reached: Array
+    next_frames: Array
     """The states it truly led to, as frames."""
     frames: Array
     """The states to go on from: those, or the first of a new episode."""
 
-    def each(self, change: Callable[[Any], Any]) -> Taken:
+    def each(self, change: Callable[[Any], Any]) -> VectorStep:
         """The same with every field changed."""
-        return Taken(*map(change, self))
+        return VectorStep(*map(change, self))
 
 
-class Keep:
+class StepStore:
     """The rows of N environments, step by step; windows of `window` steps are to be drawn from them."""
 
     def __init__(
@@ -72,30 +72,30 @@ class Keep:
         self._chunks: dict[int, Chunk] = {}
 
     @property
-    def low(self) -> int:
+    def first_sampleable_step(self) -> int:
         """The first step whose observations can be rebuilt."""
-        first = self.first_at(self.ring.head)
+        first = self.first_step_after(self.ring.head)
         return first + max(self.stack - 1, 0) if first else 0
 
-    def begin(self, frames: Array) -> None:
+    def reset(self, frames: Array) -> None:
         """New episodes everywhere, in these states (N, *frame)."""
         none = np.zeros(self.num_envs)
         self._place(self.ring.append(frames, none, none.astype(bool))[None])
 
-    def extend(self, taken: Taken) -> None:
+    def extend(self, taken: VectorStep) -> None:
         """T steps in a row, each field (T, N, ...), the first of them taken from the open rows.
 
         In one piece, because a device is asked as often for a thousand rows as for one.
         """
         ring, valid = self.ring, taken.valid
         over = (taken.terminated | taken.truncated) & valid
-        ended, after = self.numbers(over)
+        ended, after = self.next_row_indices(over)
         left = np.concatenate([self._open[None], after[:-1]])
         successor = np.where(over, ended, after)
         count = int(over.sum()) + after.size
         frames = np.empty((count, *taken.frames.shape[2:]), taken.frames.dtype)
         back, end = np.zeros(count, dtype=np.int32), np.zeros(count, dtype=bool)
-        frames[after - ring.head], frames[ended[over] - ring.head] = taken.frames, taken.reached[over]
+        frames[after - ring.head], frames[ended[over] - ring.head] = taken.frames, taken.next_frames[over]
         back[after - ring.head] = np.where(over | ~valid, 0, after - left)
         back[ended[over] - ring.head], end[ended[over] - ring.head] = (ended - left)[over], True
         ring.append(frames, back, end)
@@ -112,7 +112,7 @@ class Keep:
         self.steps += 1
         self._place(after)
 
-    def numbers(self, over: Array) -> tuple[Array, Array]:
+    def next_row_indices(self, over: Array) -> tuple[Array, Array]:
         """Which rows the next T steps will get, given where they end episodes (T, N).
 
         (T, N) each: of the states that episodes ended in (meaningless elsewhere), and of the states to go on from. A
@@ -123,7 +123,7 @@ class Keep:
         begins = self.ring.head + (ends + self.num_envs).cumsum(0) - ends - self.num_envs  # (T, 1)
         return begins + rank - 1, begins + ends + np.arange(self.num_envs)
 
-    def cut(self, frames: Array) -> None:
+    def truncate(self, frames: Array) -> None:
         """The environments began anew, in these states: what was under way ends in the states it had reached."""
         if self.steps:
             last = self._rows_of(self.steps - 1)
@@ -131,13 +131,13 @@ class Keep:
             valid = self.ring.get("valid", torch.from_numpy(last).to(self.ring.device))
             self.ring.write(last, {"truncated": going & valid})
         self.ring.write(self._open, {"end": np.ones(self.num_envs, dtype=bool)})
-        self.begin(frames)
+        self.reset(frames)
 
     def rows(self, steps: Tensor, envs: Tensor) -> Tensor:
         """The rows of these steps and environments."""
         return self.grid[steps % self.span, envs]
 
-    def slots(self, steps: Tensor, envs: Tensor) -> Tensor:
+    def slot_index(self, steps: Tensor, envs: Tensor) -> Tensor:
         """A number below `slot_count` for every remembered (step, environment)."""
         return steps % self.span * self.num_envs + envs
 
@@ -146,16 +146,16 @@ class Keep:
         """How many (step, environment) there is room for."""
         return self.span * self.num_envs
 
-    def current(self) -> Tensor:
+    def current_obs(self) -> Tensor:
         """The observations of the open rows, (N, *obs), on the ring's device."""
         return self.ring.observations(torch.from_numpy(self._open).to(self.ring.device), self.stack)
 
-    def reached(self) -> Tensor:
+    def last_next_obs(self) -> Tensor:
         """The observations the last step led to, (N, *obs), also where it ended an episode."""
         last = torch.from_numpy(self._rows_of(self.steps - 1)).to(self.ring.device)
         return self.ring.observations(self.ring.after(last), self.stack)
 
-    def endings(self, first: int, last: int) -> tuple[Array, Array]:
+    def episode_ends(self, first: int, last: int) -> tuple[Array, Array]:
         """Where episodes ended and where rows were valid in steps `first` to `last`, (steps, N) each."""
         rows = self.rows(torch.arange(first, last, device=self.ring.device).unsqueeze(-1), self._envs())
         over = self.ring.get("terminated", rows) | self.ring.get("truncated", rows)
@@ -167,7 +167,7 @@ class Keep:
     def _rows_of(self, step: int) -> Array:
         return int(self._begins[step % self.span]) + np.arange(self.num_envs)
 
-    def first_at(self, head: int) -> int:
+    def first_step_after(self, head: int) -> int:
         """The first step all of whose rows are remembered when `head` rows have been written."""
         oldest, first = self.ring.oldest_at(head), self.first
         while self._begins[first % self.span] < oldest:
@@ -176,17 +176,17 @@ class Keep:
 
     def _place(self, rows: Array) -> None:
         """These rows (T, N) are of the steps from `self.steps` on, the last of which is under way."""
-        self.first = self.first_at(self.ring.head)  # before their places are taken
+        self.first = self.first_step_after(self.ring.head)  # before their places are taken
         self._open = rows[-1]
         steps = np.arange(self.steps, self.steps + len(rows)) % self.span
         self.grid[torch.from_numpy(steps).to(self.ring.device)] = torch.from_numpy(rows).to(self.ring.device)
         self._begins[steps] = rows[:, 0]
         self.steps += len(rows) - 1
 
-    def adopt(self, head: int, steps: int) -> None:
+    def load_prefilled(self, head: int, steps: int) -> None:
         """Rows 0 to `head` were written from outside: those of `steps` steps, and the open ones."""
         self.ring.head, self.steps, self.first = head, steps, 0
-        self._read_off(0)
+        self._rebuild_index(0)
 
     def state_dict(self) -> State:
         """Settled chunks, which share the ring's memory, and copies of the rows that may still change."""
@@ -221,11 +221,11 @@ class Keep:
             number += 1
         for (start, _), rows in zip(self._pieces(number * chunk), state["rest"], strict=True):
             self._fill(start, rows)
-        self._read_off(int(state["first_row"]))
+        self._rebuild_index(int(state["first_row"]))
 
-    def moved(self) -> None:
+    def rebind_storage(self) -> None:
         """To be said when the ring has got other memory: chunks are views into it."""
-        self.ring.moved()
+        self.ring.rebind_storage()
         for number, old in self._chunks.items():
             self._chunks[number] = self._chunk(number)
             self._chunks[number].stored = old.stored
@@ -246,7 +246,7 @@ class Keep:
         for name, room in self.ring.slice(first, first + count).items():
             room.copy_(torch.as_tensor(rows[name]))
 
-    def _read_off(self, first_row: int) -> None:
+    def _rebuild_index(self, first_row: int) -> None:
         """Find the rows of every step again: all that are not ends, N by N."""
         numbers = torch.arange(first_row, self.ring.head, device=self.ring.device)
         states = numbers[~self.ring.get("end", numbers)].view(-1, self.num_envs)

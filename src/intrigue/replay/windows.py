@@ -13,13 +13,13 @@ import dataclasses
 import torch
 from torch import Tensor
 
-from intrigue.replay.ring import Rows
+from intrigue.replay.ring import RowReader
 from intrigue.types import Extras, Transitions
 
 FIELDS = ("action", "reward", "terminated", "truncated", "valid", "skill")
 
 
-def as_steps(ring: Rows, start: Tensor, steps: int, stack: int) -> Transitions:
+def as_steps(ring: RowReader, start: Tensor, steps: int, stack: int) -> Transitions:
     """Every transition of the windows, (n, B, ...)."""
     rows, found = _windows(ring, start, steps)
     fields = {name: torch.stack([each[name] for each in found]) for name in FIELDS}
@@ -30,7 +30,7 @@ def as_steps(ring: Rows, start: Tensor, steps: int, stack: int) -> Transitions:
     )
 
 
-def as_tuples(ring: Rows, start: Tensor, steps: int, stack: int, discount: float) -> tuple[Transitions, Extras]:
+def as_tuples(ring: RowReader, start: Tensor, steps: int, stack: int, discount: float) -> tuple[Transitions, Extras]:
     """The windows as single transitions, (1, B, ...), and the discount of what follows them."""
     rows, found = _windows(ring, start, steps)
     first, last = found[0], found[-1]  # those that do not count repeat the last one that does
@@ -52,7 +52,7 @@ def as_tuples(ring: Rows, start: Tensor, steps: int, stack: int, discount: float
     return Transitions(**lifted), {"discount": factor.unsqueeze(0)}
 
 
-def _windows(ring: Rows, start: Tensor, steps: int) -> tuple[list[Tensor], list[dict[str, Tensor]]]:
+def _windows(ring: RowReader, start: Tensor, steps: int) -> tuple[list[Tensor], list[dict[str, Tensor]]]:
     """The n rows (B,) of the windows that begin in rows (B,), and their fields, `valid` where they count.
 
     Those that do not count repeat the one before.

@@ -38,7 +38,7 @@ from torch.nn import functional
 from intrigue.fields import NonNegativeFloat, PositiveInt
 from intrigue.nn.networks import StateTrunk, relu_net
 from intrigue.nn.particle_entropy import ParticleEntropy
-from intrigue.rewards.base import IntrinsicReward
+from intrigue.rewards.base import IntrinsicReward, Traits
 from intrigue.rewards.registry import register_reward
 from intrigue.rng import Rng
 from intrigue.skills import SkillSpec
@@ -73,7 +73,9 @@ class APS(IntrinsicReward):
     """Entropy of the states reached, and how well they tell the task."""
 
     signed = True
-    together = True
+    traits = Traits(vmappable=True)
+    finetune_skill = "regressed"
+    finetune_copies = ("trunk.", "features.")  # URLB leaves them as first drawn: tasks regressed on untrained features
 
     def __init__(self, cfg: APSConfig, spaces: Spaces) -> None:
         super().__init__(cfg, spaces)
@@ -109,7 +111,7 @@ class APS(IntrinsicReward):
         self.particles.observe(parts, batch.valid)
 
     @torch.no_grad()
-    def task_of(self, batch: Transitions) -> Tensor:
+    def task_from(self, batch: Transitions) -> Tensor:
         """The task (skill_dim,) that the batch's own rewards ask for."""
         directions = functional.normalize(self._encode(batch.next_obs), dim=-1)
         return regress_task(directions[batch.valid], batch.reward[batch.valid])

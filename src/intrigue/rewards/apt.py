@@ -30,7 +30,7 @@ epoch; memory one network.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, final
 
 import torch
@@ -38,7 +38,7 @@ from torch import Tensor, nn
 
 from intrigue.fields import NonNegativeInt, PositiveFloat, PositiveInt
 from intrigue.nn.contrastive import ContrastiveFeatures
-from intrigue.nn.icm_dynamics import PlainDynamics
+from intrigue.nn.icm_dynamics import IcmDynamics
 from intrigue.nn.networks import StateTrunk, icm_trunk, init_orthogonal, mlp
 from intrigue.nn.particle_entropy import Normalizer, ParticleEntropy
 from intrigue.rewards.base import IntrinsicReward
@@ -99,16 +99,17 @@ class APT(IntrinsicReward):
     def __init__(self, cfg: APTConfig, spaces: Spaces) -> None:
         super().__init__(cfg, spaces)
         self.cfg, self.choices = cfg, VARIANTS[cfg.variant]
-        self.together = self.together and cfg.backend == "exact"  # faiss searches on the host
+        if cfg.backend == "faiss":  # searches on the host
+            self.traits = replace(self.traits, vmappable=False)
         _, _, k, count_self, average, normalizer, clip = self.choices
         self.features: nn.Module
-        self.dynamics: PlainDynamics | None = None
+        self.dynamics: IcmDynamics | None = None
         if self.choices.encoder == "contrast":
             sizes = {"feature_dim": cfg.feature_dim, "hidden": cfg.hidden, "projection": cfg.projection}
             self.features = ContrastiveFeatures(spaces.obs, self.noise, temperature=cfg.temperature, **sizes)
         else:
             self.features = _trained_by_dynamics(self.choices.encoder, spaces, cfg)
-            self.dynamics = PlainDynamics(cfg.feature_dim, spaces.action, cfg.hidden)
+            self.dynamics = IcmDynamics(cfg.feature_dim, spaces.action, cfg.hidden)
         self.entropy = ParticleEntropy(
             cfg.k or k,
             count_self=count_self,
@@ -132,8 +133,8 @@ class APT(IntrinsicReward):
         if isinstance(self.features, ContrastiveFeatures):
             return self.features.loss(batch.obs, rng)
         assert self.dynamics is not None
-        here, there = (self.noise(self.features(obs)) for obs in (batch.obs, batch.next_obs))
-        loss: Tensor = self.dynamics(here, there, batch.action)
+        phi, next_phi = (self.noise(self.features(obs)) for obs in (batch.obs, batch.next_obs))
+        loss: Tensor = self.dynamics(phi, next_phi, batch.action)
         return loss
 
     @torch.no_grad()

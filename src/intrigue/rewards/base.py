@@ -20,7 +20,8 @@ A new reward is one file: a frozen dataclass of settings, and one class under `@
 from __future__ import annotations
 
 import abc
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -34,6 +35,24 @@ from intrigue.types import Parts, Transitions
 if TYPE_CHECKING:
     from intrigue.nn.encoders import StateFeatures
 
+SkillRule: TypeAlias = Literal["drawn", "middle", "tried", "regressed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """How a reward may be computed. The defaults are right for any reward; other values make one faster."""
+
+    inputs: frozenset[str] = frozenset({"obs", "next_obs"})
+    """Which observations are read; the others are not normalised, and are handed over empty."""
+
+    vmappable: bool = False
+    """Encodings, `score`, `loss` and `observe` never synchronise with the host and may be computed for several seeds at
+    once by vmap: fixed shapes, state in buffers that are changed in place, random numbers from `intrigue.rng.uniform`
+    and `normal`. Never true of an instance that sees pixels."""
+
+    cuda_graph_safe: bool = False
+    """`loss` never synchronises with the host and keeps its shapes, so that it can be captured in a CUDA graph."""
+
 
 class IntrinsicReward(nn.Module, abc.ABC):
     """A bonus for what is new. Final classes take `(cfg, spaces)`."""
@@ -46,24 +65,28 @@ class IntrinsicReward(nn.Module, abc.ABC):
     signed: bool = False
     """True: the bonus may be negative (log-ratios, projections)."""
 
-    capturable: bool = False
-    """True: `loss` never waits for the device and keeps its shapes, so that it can be captured in a CUDA graph."""
+    follows_steps: bool = False
+    """True: the bonus depends on how far the run is, which `set_step` says."""
 
-    together: bool = False
-    """True: encodings, `score`, `loss` and `observe` never wait for the device and may be computed for several seeds at
-    once: fixed shapes, state in buffers that are changed in place, draws through `intrigue.rng.uniform` and `normal`.
+    traits: Traits = Traits()
+    """How it may be computed; one whose settings decide replaces them on the instance."""
 
-    Never true of an instance that sees pixels; one whose settings decide says so itself."""
+    finetune_skill: ClassVar[SkillRule] = "drawn"
+    """Which skill the policy follows in URLB's second phase (`intrigue.training.skill_selection`)."""
 
-    reads: frozenset[str] = frozenset({"obs", "next_obs"})
-    """Which observations are looked at; the others are not normalised, and are handed over empty."""
+    finetune_copies: ClassVar[tuple[str, ...]] = ()
+    """How the names of this reward's own weights begin that its second phase needs as they were trained."""
+
+    finetune_copies_critic: ClassVar[bool] = False
+    """Whether the second phase begins with the whole critic, not only with its trunk."""
 
     @abc.abstractmethod
     def __init__(self, cfg: Any, spaces: Spaces) -> None:
         super().__init__()
         self.noise = FeatureNoise()
-        # Pictures that come twice are encoded once, and the host has to know which (`features.StateFeatures.pair`).
-        self.together = type(self).together and spaces.obs.kind != "pixels"
+        if spaces.obs.kind == "pixels":
+            # Images that occur twice are encoded once, and which ones do the host has to know (`encode_pair`).
+            self.traits = replace(self.traits, vmappable=False)
 
     @classmethod
     def refusal(cls, cfg: Any, spaces: Spaces) -> str | None:
@@ -78,7 +101,7 @@ class IntrinsicReward(nn.Module, abc.ABC):
         return None
 
     @property
-    def frozen(self) -> StateFeatures | None:
+    def frozen_encoder(self) -> StateFeatures | None:
         """An encoder that never learns, if score, loss and observe look at states through nothing else.
 
         They are then given its encodings (`types.Encoded`), made once for all of them, and no observations.
@@ -100,3 +123,11 @@ class IntrinsicReward(nn.Module, abc.ABC):
     def observe(self, batch: Transitions, parts: Parts) -> None:
         """Let the batch into memories and counts; called once per batch, after learning, with what was scored."""
         return
+
+    def set_step(self, step: int) -> None:
+        """The agent has taken so many steps; called before a batch from replay, whose rows do not count steps."""
+        return
+
+    def task_from(self, batch: Transitions) -> Tensor:
+        """The skill (K,) that the batch's own rewards ask for, where `finetune_skill` is "regressed"."""
+        raise NotImplementedError(f"{type(self).__name__} does not regress tasks")

@@ -39,7 +39,7 @@ from torch.nn import functional
 from intrigue.fields import NonNegativeFloat, PositiveFloat, PositiveInt
 from intrigue.nn.networks import StateTrunk, relu_net
 from intrigue.nn.particle_entropy import ParticleEntropy
-from intrigue.rewards.base import IntrinsicReward
+from intrigue.rewards.base import IntrinsicReward, Traits
 from intrigue.rewards.registry import register_reward
 from intrigue.rng import Rng
 from intrigue.skills import SkillSpec
@@ -76,7 +76,8 @@ class CICConfig:
 class CIC(IntrinsicReward):
     """Entropy of encodings from which the skill can be told."""
 
-    together = True
+    traits = Traits(vmappable=True)
+    finetune_skill = "middle"
 
     def __init__(self, cfg: CICConfig, spaces: Spaces) -> None:
         super().__init__(cfg, spaces)

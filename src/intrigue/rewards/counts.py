@@ -36,11 +36,11 @@ from torch import Tensor
 
 from intrigue.fields import NonNegativeFloat, PositiveFloat, PositiveInt
 from intrigue.nn.encoders import StateFeatures
-from intrigue.nn.episode_segments import Trail
+from intrigue.nn.episode_segments import EpisodeSegments
 from intrigue.nn.episodic_memory import EpisodicMemory
 from intrigue.nn.hashing import MOST_BITS, SimHash
 from intrigue.nn.pseudocounts import KernelCounts
-from intrigue.rewards.base import IntrinsicReward
+from intrigue.rewards.base import IntrinsicReward, Traits
 from intrigue.rewards.registry import register_reward
 from intrigue.rng import Rng
 from intrigue.spaces import Spaces
@@ -85,7 +85,7 @@ class Counts(IntrinsicReward):
         self.cfg = cfg
         by_hash = cfg.variant != "kernel"
         if cfg.variant == "simhash":
-            self.reads = frozenset({"next_obs"})
+            self.traits = Traits(inputs=frozenset({"next_obs"}))
         self.hash = SimHash(spaces.obs.size, cfg.bits) if by_hash else None
         self.features = None if by_hash else StateFeatures("idf", "raw", spaces, cfg.feature_dim, cfg.hidden)
         self.kernel = None if by_hash else KernelCounts(cfg, least=cfg.k, scale="own")
@@ -109,8 +109,8 @@ class Counts(IntrinsicReward):
     def score_parts(self, batch: Transitions) -> tuple[Tensor, Parts]:
         """The bonus and the visits it was made of, the present one included; by kernel also the usual distance."""
         if self.kernel is not None:
-            trail = self._trail(batch)
-            near = self.kernel.near(trail, trail.encode(self._encode, batch.next_obs, batch.obs))
+            segments = self._segments(batch)
+            near = self.kernel.near(segments, segments.encode(self._encode, batch.next_obs, batch.obs))
             bonus = 1 / (near.visits.sqrt() + self.cfg.pseudo_count)
             return bonus.where(near.enough, 0), {"visits": 1 + near.visits, "distance": near.distance}
         visits = self._lifelong(batch) if self.keys is None else self._in_episode(batch, self.keys)
@@ -119,7 +119,7 @@ class Counts(IntrinsicReward):
 
     def loss(self, batch: Transitions, rng: Rng) -> Tensor:
         """By kernel, how badly the action is told from the two encodings; a hash learns nothing."""
-        return super().loss(batch, rng) if self.features is None else self.features.inverse_loss_of(batch, self.noise)
+        return super().loss(batch, rng) if self.features is None else self.features.encoder_loss(batch, self.noise)
 
     @torch.no_grad()
     def observe(self, batch: Transitions, parts: Parts) -> None:
@@ -128,12 +128,12 @@ class Counts(IntrinsicReward):
             reached = self._bucket(batch)[batch.valid]
             self.table.index_add_(0, reached, torch.ones_like(reached, dtype=self.table.dtype))
             return
-        trail = self._trail(batch)
+        segments = self._segments(batch)
         if self.kernel is not None:
-            entries = trail.encode_going(self._encode, batch.next_obs, batch.obs)
-            self.kernel.observe(trail, entries, parts["distance"])
+            entries = segments.encode_ongoing(self._encode, batch.next_obs, batch.obs)
+            self.kernel.observe(segments, entries, parts["distance"])
         elif self.keys is not None:
-            self.keys.add(trail, trail.lay(self._codes(batch.next_obs), self._codes(batch.obs)))
+            self.keys.add(segments, segments.arrange(self._codes(batch.next_obs), self._codes(batch.obs)))
 
     def _lifelong(self, batch: Transitions) -> Tensor:
         """Visits to each row's bucket in the table, and in this rollout up to the row's time step. (T, N)"""
@@ -149,8 +149,8 @@ class Counts(IntrinsicReward):
 
     def _in_episode(self, batch: Transitions, keys: EpisodicMemory) -> Tensor:
         """Visits to each row's code in its episode, the state it began with included. (T, N)"""
-        trail = self._trail(batch)
-        return 1 + keys.count_equal(trail, trail.lay(self._codes(batch.next_obs), self._codes(batch.obs)))
+        segments = self._segments(batch)
+        return 1 + keys.count_equal(segments, segments.arrange(self._codes(batch.next_obs), self._codes(batch.obs)))
 
     def _bucket(self, batch: Transitions) -> Tensor:  # (T, N)
         return self._codes(batch.next_obs) % self.cfg.table_size
@@ -164,7 +164,7 @@ class Counts(IntrinsicReward):
         encoded: Tensor = self.noise(self.features(states))
         return encoded
 
-    def _trail(self, batch: Transitions) -> Trail:
+    def _segments(self, batch: Transitions) -> EpisodeSegments:
         memory = self.keys or self.kernel
         assert memory is not None
-        return Trail.of(batch, memory.carried(batch.valid.shape[1]), begin=True)
+        return EpisodeSegments.from_batch(batch, memory.episode_lengths(batch.valid.shape[1]), include_start=True)

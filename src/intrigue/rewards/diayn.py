@@ -33,7 +33,7 @@ from torch import Tensor
 
 from intrigue.fields import PositiveInt
 from intrigue.nn.networks import StateTrunk, relu_net
-from intrigue.rewards.base import IntrinsicReward
+from intrigue.rewards.base import IntrinsicReward, Traits
 from intrigue.rewards.registry import register_reward
 from intrigue.rng import Rng
 from intrigue.skills import SkillSpec
@@ -68,7 +68,7 @@ class DIAYN(IntrinsicReward):
     """How well the skill can be told from the state."""
 
     signed = True
-    together = True
+    traits = Traits(vmappable=True)
 
     def __init__(self, cfg: DIAYNConfig, spaces: Spaces) -> None:
         super().__init__(cfg, spaces)

@@ -32,7 +32,7 @@ from torch import Tensor
 from intrigue.fields import Limits, NonNegativeInt, PositiveFraction, PositiveInt
 from intrigue.nn.encoders import StateFeatures
 from intrigue.nn.forward_models import ForwardModels
-from intrigue.rewards.base import IntrinsicReward
+from intrigue.rewards.base import IntrinsicReward, Traits
 from intrigue.rewards.registry import register_reward
 from intrigue.rng import Rng
 from intrigue.spaces import Spaces
@@ -70,8 +70,7 @@ class DisagreementConfig:
 class Disagreement(IntrinsicReward):
     """Variance among the predictions of several models."""
 
-    capturable = True
-    together = True
+    traits = Traits(vmappable=True, cuda_graph_safe=True)
 
     def __init__(self, cfg: DisagreementConfig, spaces: Spaces) -> None:
         super().__init__(cfg, spaces)
@@ -99,12 +98,12 @@ class Disagreement(IntrinsicReward):
         return None
 
     @property
-    def frozen(self) -> StateFeatures | None:
+    def frozen_encoder(self) -> StateFeatures | None:
         return self.features if self.features.kind == "random" else None
 
     def score(self, batch: Transitions) -> Tensor:
         """Variance of the members' predictions of s', (T, N)."""
-        rows: Tensor = self.models(self.features.left(batch), batch.action)  # (T, N, K, D)
+        rows: Tensor = self.models(self.features.encode_obs(batch), batch.action)  # (T, N, K, D)
         # Not Tensor.var, which is 15 times as slow over a middle axis.
         offset = rows - rows.mean(-2, keepdim=True)
         count = self.cfg.members - 1 if self.cfg.variant == "urlb" else self.cfg.members

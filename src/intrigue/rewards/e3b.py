@@ -31,9 +31,9 @@ import torch
 from torch import Tensor
 
 from intrigue.fields import PositiveFloat, PositiveInt
-from intrigue.nn.elliptical import Ellipse
+from intrigue.nn.elliptical import InverseCovariance
 from intrigue.nn.encoders import StateFeatures
-from intrigue.nn.episode_segments import Trail
+from intrigue.nn.episode_segments import EpisodeSegments
 from intrigue.rewards.base import IntrinsicReward
 from intrigue.rewards.registry import register_reward
 from intrigue.rng import Rng
@@ -70,32 +70,34 @@ class E3B(IntrinsicReward):
         super().__init__(cfg, spaces)
         self.reached = cfg.variant == "paper"
         self.features = StateFeatures("idf", "raw", spaces, cfg.feature_dim, cfg.hidden)
-        self.ellipse = Ellipse(cfg.feature_dim, cfg.ridge)
+        self.ellipse = InverseCovariance(cfg.feature_dim, cfg.ridge)
 
     def score(self, batch: Transitions) -> Tensor:
         """The elliptical bonus of each transition, (T, N)."""
-        trail = self._trail(batch)
-        encoded = trail.encode(self._encode, *self._states(batch))
-        bonus = self.ellipse.bonuses(trail, encoded)[trail.rows].to(encoded.dtype)
-        return bonus if self.reached else bonus.where(trail.earlier > 0, 0)
+        segments = self._segments(batch)
+        encoded = segments.encode(self._encode, *self._states(batch))
+        bonus = self.ellipse.compute_bonuses(segments, encoded)[segments.row_places].to(encoded.dtype)
+        return bonus if self.reached else bonus.where(segments.earlier > 0, 0)
 
     def loss(self, batch: Transitions, rng: Rng) -> Tensor:
         """How badly the action is told from the two encodings."""
-        return self.features.inverse_loss_of(batch, self.noise)
+        return self.features.encoder_loss(batch, self.noise)
 
     @torch.no_grad()
     def observe(self, batch: Transitions, parts: Parts) -> None:
         """Let the states of episodes still under way into C, begin anew where an episode ended."""
-        trail = self._trail(batch)
-        self.ellipse.add(trail, trail.encode_going(self._encode, *self._states(batch)))
+        segments = self._segments(batch)
+        self.ellipse.add(segments, segments.encode_ongoing(self._encode, *self._states(batch)))
 
     def _encode(self, states: Tensor) -> Tensor:
         encoded: Tensor = self.noise(self.features(states))
         return encoded
 
-    def _trail(self, batch: Transitions) -> Trail:
-        return Trail.of(batch, self.ellipse.carried(batch.valid.shape[1]), begin=self.reached)
+    def _segments(self, batch: Transitions) -> EpisodeSegments:
+        return EpisodeSegments.from_batch(
+            batch, self.ellipse.episode_lengths(batch.valid.shape[1]), include_start=self.reached
+        )
 
     def _states(self, batch: Transitions) -> tuple[Tensor, Tensor]:
-        """What stands on the trail for a row, and before the first row of an episode."""
+        """The state of each row, and the one before the first row of an episode."""
         return (batch.next_obs if self.reached else batch.obs), batch.obs

@@ -33,7 +33,7 @@ from torch import Tensor
 
 from intrigue.fields import NonNegativeFloat, PositiveFloat, PositiveInt
 from intrigue.nn.encoders import StateFeatures
-from intrigue.nn.episode_segments import Trail
+from intrigue.nn.episode_segments import EpisodeSegments
 from intrigue.nn.pseudocounts import KernelCounts
 from intrigue.rewards.base import IntrinsicReward
 from intrigue.rewards.registry import register_reward
@@ -92,25 +92,27 @@ class Episodic(IntrinsicReward):
 
     def score_parts(self, batch: Transitions) -> tuple[Tensor, Parts]:
         """The bonus, and the mean squared distance to the k neighbours it came from (0 where there were fewer)."""
-        trail = self._trail(batch)
-        near = self.counts.near(trail, trail.encode(self._encode, batch.next_obs, batch.obs))
+        segments = self._segments(batch)
+        near = self.counts.near(segments, segments.encode(self._encode, batch.next_obs, batch.obs))
         similarity = near.visits.sqrt() + self.cfg.pseudo_count
         paid = near.enough & (similarity <= self.cfg.max_similarity)
         return similarity.reciprocal().where(paid, 0), {"distance": near.distance}
 
     def loss(self, batch: Transitions, rng: Rng) -> Tensor:
         """How badly the action is told from the two embeddings."""
-        return self.features.inverse_loss_of(batch, self.noise)
+        return self.features.encoder_loss(batch, self.noise)
 
     @torch.no_grad()
     def observe(self, batch: Transitions, parts: Parts) -> None:
         """Remember the episodes under way, forget those that ended, let the distances into their mean."""
-        trail = self._trail(batch)
-        self.counts.observe(trail, trail.encode_going(self._encode, batch.next_obs, batch.obs), parts["distance"])
+        segments = self._segments(batch)
+        self.counts.observe(
+            segments, segments.encode_ongoing(self._encode, batch.next_obs, batch.obs), parts["distance"]
+        )
 
     def _encode(self, states: Tensor) -> Tensor:
         encoded: Tensor = self.noise(self.features(states))
         return encoded
 
-    def _trail(self, batch: Transitions) -> Trail:
-        return Trail.of(batch, self.counts.carried(batch.valid.shape[1]), begin=True)
+    def _segments(self, batch: Transitions) -> EpisodeSegments:
+        return EpisodeSegments.from_batch(batch, self.counts.episode_lengths(batch.valid.shape[1]), include_start=True)

@@ -39,9 +39,9 @@ from torch import Tensor
 from intrigue.fields import Fraction, NonNegativeInt, PositiveFloat, PositiveInt
 from intrigue.nn.encoders import StateFeatures
 from intrigue.nn.forward_models import ForwardModels
-from intrigue.nn.icm_dynamics import PlainDynamics
+from intrigue.nn.icm_dynamics import IcmDynamics
 from intrigue.ops.row_norm import lengths
-from intrigue.rewards.base import IntrinsicReward
+from intrigue.rewards.base import IntrinsicReward, Traits
 from intrigue.rewards.registry import register_reward
 from intrigue.rng import Rng
 from intrigue.spaces import Spaces
@@ -79,14 +79,13 @@ class ICMConfig:
 class ICM(IntrinsicReward):
     """Error of predicting the features of the state reached."""
 
-    capturable = True
-    together = True
+    traits = Traits(vmappable=True, cuda_graph_safe=True)
 
     def __init__(self, cfg: ICMConfig, spaces: Spaces) -> None:
         super().__init__(cfg, spaces)
         self.cfg = cfg
         if cfg.variant == "urlb":
-            self.dynamics = PlainDynamics(spaces.obs.size, spaces.action, cfg.width)
+            self.dynamics = IcmDynamics(spaces.obs.size, spaces.action, cfg.width)
             return
         paper = cfg.variant == "paper"
         self.features = StateFeatures("joint" if paper else cfg.encoder, "raw", spaces, cfg.feature_dim, cfg.width)
@@ -109,17 +108,17 @@ class ICM(IntrinsicReward):
         return None
 
     @property
-    def frozen(self) -> StateFeatures | None:
+    def frozen_encoder(self) -> StateFeatures | None:
         return self.features if self.cfg.variant != "urlb" and self.features.kind == "random" else None
 
     def score(self, batch: Transitions) -> Tensor:
         """Prediction error on s', (T, N)."""
         if self.cfg.variant == "urlb":
-            here, there = self.noise(batch.obs), self.noise(batch.next_obs)
-            ahead = self.dynamics.ahead(torch.cat([here, batch.action], -1))
-            return lengths(there - ahead).log1p()
-        here, there = self.features.pair(batch)
-        error = self.models.errors(here, there, batch.action).squeeze(-1)
+            phi, next_phi = self.noise(batch.obs), self.noise(batch.next_obs)
+            ahead = self.dynamics.ahead(torch.cat([phi, batch.action], -1))
+            return lengths(next_phi - ahead).log1p()
+        phi, next_phi = self.features.encode_pair(batch)
+        error = self.models.errors(phi, next_phi, batch.action).squeeze(-1)
         return self.cfg.eta * error if self.cfg.variant == "paper" else error
 
     def loss(self, batch: Transitions, rng: Rng) -> Tensor:

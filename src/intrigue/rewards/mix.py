@@ -42,7 +42,7 @@ from intrigue.config.expression_tree import (
     written,
 )
 from intrigue.config.reward_expression import parse
-from intrigue.rewards.base import IntrinsicReward
+from intrigue.rewards.base import IntrinsicReward, Traits
 from intrigue.rewards.registry import REWARDS, register_reward
 from intrigue.rng import Rng, seeded_construction
 from intrigue.seeding import SEED_LIMIT
@@ -86,8 +86,11 @@ class Mix(IntrinsicReward):
                 self.bonuses.append(_class_of(leaf)(_settings(leaf), spaces))
         self.noise = self.each[0].noise  # what is reported of the encodings is the first part's
         self.needs_order = any(bonus.needs_order for bonus in self.each)
-        self.together = all(bonus.together for bonus in self.each)
-        self.reads = frozenset(field for bonus in self.each for field in bonus.reads)
+        self.follows_steps = bool(self.schedules) or any(bonus.follows_steps for bonus in self.each)
+        self.traits = Traits(
+            inputs=frozenset(name for bonus in self.each for name in bonus.traits.inputs),
+            vmappable=all(bonus.traits.vmappable for bonus in self.each),
+        )
         signs = {leaf: bonus.signed for leaf, bonus in zip(self.leaves, self.each, strict=True)}
         self.signed = bounds(self.tree, signs)[0] < 0
         self.register_buffer("steps_seen", torch.zeros((), dtype=torch.int64))
@@ -143,6 +146,13 @@ class Mix(IntrinsicReward):
             own = {key.removeprefix(mine): value for key, value in parts.items() if key.startswith(mine)}
             bonus.observe(batch, own)
         self.steps_seen += batch.reward.numel()
+
+    @torch.no_grad()
+    def set_step(self, step: int) -> None:
+        """Schedules go by the agent's steps instead of the rows observed."""
+        self.steps_seen.fill_(step)
+        for bonus in self.each:
+            bonus.set_step(step)
 
     def _weight(self, each: Schedule) -> Tensor:  # ()
         share = (self.steps_seen.double() / each.steps).clamp(max=1)

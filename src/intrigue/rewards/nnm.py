@@ -26,7 +26,7 @@ Cost: ensemble, one encoder pass and one batched n-model pass per score; knn, on
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, final
 
 import torch
@@ -37,7 +37,7 @@ from intrigue.nn.encoders import StateFeatures
 from intrigue.nn.forward_models import ForwardModels
 from intrigue.nn.knn import RingMemory, nearest_rows
 from intrigue.nuclear import Center, Gathered, nuclear_floor, nuclear_norm, nuclear_score
-from intrigue.rewards.base import IntrinsicReward
+from intrigue.rewards.base import IntrinsicReward, Traits
 from intrigue.rewards.registry import register_reward
 from intrigue.rng import Rng
 from intrigue.spaces import Spaces
@@ -76,8 +76,7 @@ class NuclearNormConfig:
 class NuclearNorm(IntrinsicReward):
     """Spread of n encodings, measured by the sum of their singular values."""
 
-    capturable = True
-    together = True
+    traits = Traits(vmappable=True, cuda_graph_safe=True)
 
     def __init__(self, cfg: NuclearNormConfig, spaces: Spaces) -> None:
         super().__init__(cfg, spaces)
@@ -91,10 +90,11 @@ class NuclearNorm(IntrinsicReward):
             sizes = (members, self.features, spaces.action.width, self.noise)
             self.models = ForwardModels(*sizes, hidden=cfg.hidden, blocks=cfg.blocks, keep=cfg.keep)
         self.memory = RingMemory(cfg.memory, width) if cfg.source == "knn" and cfg.memory else None
-        self.together = self.together and self.memory is None  # how full a memory is, the host has to know
+        if self.memory is not None:  # the host has to know how full it is
+            self.traits = replace(self.traits, vmappable=False)
 
     @property
-    def frozen(self) -> StateFeatures | None:
+    def frozen_encoder(self) -> StateFeatures | None:
         return self.features if self.models is not None and self.features.kind == "random" else None
 
     def score(self, batch: Transitions) -> Tensor:
@@ -103,7 +103,7 @@ class NuclearNorm(IntrinsicReward):
         center: Center
         if self.cfg.source == "ensemble":
             assert self.models is not None
-            rows, center = self.models(self.features.left(batch), batch.action), "mean"  # (T, N, n, m)
+            rows, center = self.models(self.features.encode_obs(batch), batch.action), "mean"  # (T, N, n, m)
         else:
             reached = self.noise(self.features(getattr(batch, self.cfg.neighbours_of)))
             rows, center = self._neighbourhood(reached, batch.valid), "first"
@@ -122,7 +122,7 @@ class NuclearNorm(IntrinsicReward):
         """The models' loss on their shares of the samples and the encoder's own; zero where neither learns."""
         if self.models is not None:
             return self.models.loss(batch, rng)
-        return self.features.inverse_loss_of(batch, self.noise)
+        return self.features.encoder_loss(batch, self.noise)
 
     @torch.no_grad()
     def observe(self, batch: Transitions, parts: Parts) -> None:

@@ -12,7 +12,7 @@ from typing import final
 from torch import Tensor
 
 from intrigue.registry import EmptyConfig
-from intrigue.rewards.base import IntrinsicReward
+from intrigue.rewards.base import IntrinsicReward, Traits
 from intrigue.rewards.registry import register_reward
 from intrigue.spaces import Spaces
 from intrigue.types import Transitions
@@ -23,8 +23,7 @@ from intrigue.types import Transitions
 class NoReward(IntrinsicReward):
     """Zero for every transition."""
 
-    together = True
-    reads = frozenset()  # nothing is prepared for it
+    traits = Traits(inputs=frozenset(), vmappable=True)
 
     def __init__(self, cfg: EmptyConfig, spaces: Spaces) -> None:
         super().__init__(cfg, spaces)

@@ -42,10 +42,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from intrigue.fields import PositiveFloat, PositiveFraction, PositiveInt
-from intrigue.nn.counter_rng import CountedDraws
+from intrigue.nn.counter_rng import CounterRng
 from intrigue.nn.networks import StateTrunk, freeze, init_orthogonal, mlp
 from intrigue.nn.particle_entropy import ParticleEntropy
-from intrigue.rewards.base import IntrinsicReward
+from intrigue.rewards.base import IntrinsicReward, Traits
 from intrigue.rewards.registry import register_reward
 from intrigue.rng import Rng
 from intrigue.spaces import Spaces
@@ -83,7 +83,8 @@ class ProtoConfig:
 class Proto(IntrinsicReward):
     """Distance to a queue of states that prototypes chose."""
 
-    together = True
+    traits = Traits(vmappable=True)
+    finetune_copies_critic = True  # URLB proto.py init_from
     queue: Tensor
     written: Tensor
 
@@ -98,7 +99,7 @@ class Proto(IntrinsicReward):
         self.target_trunk, self.target_predictor = (freeze(copy.deepcopy(m)) for m in (self.trunk, self.predictor))
         self.register_buffer("queue", torch.zeros(cfg.queue, cfg.feature_dim))
         self.register_buffer("written", torch.zeros((), dtype=torch.int64))
-        self.draws = CountedDraws()
+        self.draws = CounterRng()
         self.entropy = ParticleEntropy(cfg.k, average=False, log=False)
 
     @classmethod

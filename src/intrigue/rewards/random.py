@@ -17,9 +17,9 @@ from typing import final
 import torch
 from torch import Tensor
 
-from intrigue.nn.counter_rng import CountedDraws
+from intrigue.nn.counter_rng import CounterRng
 from intrigue.registry import EmptyConfig
-from intrigue.rewards.base import IntrinsicReward
+from intrigue.rewards.base import IntrinsicReward, Traits
 from intrigue.rewards.registry import register_reward
 from intrigue.spaces import Spaces
 from intrigue.types import Parts, Transitions
@@ -30,11 +30,11 @@ from intrigue.types import Parts, Transitions
 class RandomReward(IntrinsicReward):
     """A number between 0 and 1 for every transition, whatever it is."""
 
-    reads = frozenset()  # nothing is prepared for it
+    traits = Traits(inputs=frozenset())
 
     def __init__(self, cfg: EmptyConfig, spaces: Spaces) -> None:
         super().__init__(cfg, spaces)
-        self.draws = CountedDraws()
+        self.draws = CounterRng()
 
     def score(self, batch: Transitions) -> Tensor:
         """This batch's draws, (T, N); the same until `observe` goes on to the next."""

@@ -39,7 +39,7 @@ from intrigue.nn.encoders import StateFeatures
 from intrigue.nn.knn import RingMemory
 from intrigue.nn.normalize import Moments, RunningMoments, valid_moments
 from intrigue.nn.particle_entropy import ParticleEntropy
-from intrigue.rewards.base import IntrinsicReward
+from intrigue.rewards.base import IntrinsicReward, Traits
 from intrigue.rewards.registry import register_reward
 from intrigue.spaces import Spaces
 from intrigue.types import Parts, Transitions
@@ -76,7 +76,7 @@ class RE3(IntrinsicReward):
     def __init__(self, cfg: RE3Config, spaces: Spaces) -> None:
         super().__init__(cfg, spaces)
         self.cfg = cfg
-        self.reads = frozenset({cfg.neighbours_of})
+        self.traits = Traits(inputs=frozenset({cfg.neighbours_of}))
         mean = cfg.variant == "a2c"
         self.features = StateFeatures("random", "raw" if mean else "layernorm", spaces, cfg.feature_dim, cfg.hidden)
         self.entropy = ParticleEntropy(cfg.k or (5 if mean else 3), count_self=mean, average=mean, log=False)

@@ -37,7 +37,7 @@ from torch import Tensor, nn
 
 from intrigue.fields import NonNegativeFloat, PositiveFloat, PositiveInt
 from intrigue.nn.encoders import StateFeatures
-from intrigue.nn.episode_segments import Trail
+from intrigue.nn.episode_segments import EpisodeSegments
 from intrigue.nn.episodic_memory import EpisodicMemory
 from intrigue.nn.hashing import exact_keys
 from intrigue.nn.networks import mlp
@@ -98,47 +98,47 @@ class RIDE(IntrinsicReward):
 
     def score_parts(self, batch: Transitions) -> tuple[Tensor, Parts]:
         """The bonus, the impact and the visits it was made of, and the distance behind visits by kernel."""
-        here, there = map(self.noise, self.features.pair(batch))
-        impact = lengths(there - here)
-        trail = self._trail(batch)
+        phi, next_phi = map(self.noise, self.features.encode_pair(batch))
+        impact = lengths(next_phi - phi)
+        segments = self._segments(batch)
         parts = {"impact": impact}
         if self.keys is not None:
-            visits = 1 + self.keys.count_equal(trail, trail.lay(*_keys(batch))).to(impact.dtype)
+            visits = 1 + self.keys.count_equal(segments, segments.arrange(*_keys(batch))).to(impact.dtype)
         else:
             assert self.kernel is not None
-            near = self.kernel.near(trail, trail.lay(there, here))
+            near = self.kernel.near(segments, segments.arrange(next_phi, phi))
             visits, parts["distance"] = 1 + near.visits, near.distance
         parts["visits"] = visits
         return impact / visits.sqrt(), parts
 
     def loss(self, batch: Transitions, rng: Rng) -> Tensor:
         """The weighted forward and inverse losses; both shape the encoding."""
-        here, there = map(self.noise, self.features.pair(batch))
-        missed = self.forward_model(torch.cat([here, batch.action], -1)) - there
+        phi, next_phi = map(self.noise, self.features.encode_pair(batch))
+        missed = self.forward_model(torch.cat([phi, batch.action], -1)) - next_phi
         forward = missed.square().sum(-1) / 2 if self.paper else lengths(missed)
-        inverse = self.features.inverse_loss(here, there, batch.action)
+        inverse = self.features.inverse_loss(phi, next_phi, batch.action)
         loss: Tensor = self.cfg.forward_coef * forward.mean() + self.cfg.inverse_coef * inverse
         return loss
 
     @torch.no_grad()
     def observe(self, batch: Transitions, parts: Parts) -> None:
         """Remember the episodes under way, forget those that ended."""
-        trail = self._trail(batch)
+        segments = self._segments(batch)
         if self.keys is not None:
-            self.keys.add(trail, trail.lay(*_keys(batch)))
+            self.keys.add(segments, segments.arrange(*_keys(batch)))
         else:
             assert self.kernel is not None
-            entries = trail.encode_going(self._encode, batch.next_obs, batch.obs)
-            self.kernel.observe(trail, entries, parts["distance"])
+            entries = segments.encode_ongoing(self._encode, batch.next_obs, batch.obs)
+            self.kernel.observe(segments, entries, parts["distance"])
 
     def _encode(self, states: Tensor) -> Tensor:
         encoded: Tensor = self.noise(self.features(states))
         return encoded
 
-    def _trail(self, batch: Transitions) -> Trail:
+    def _segments(self, batch: Transitions) -> EpisodeSegments:
         memory = self.keys or self.kernel
         assert memory is not None
-        return Trail.of(batch, memory.carried(batch.valid.shape[1]), begin=self.paper)
+        return EpisodeSegments.from_batch(batch, memory.episode_lengths(batch.valid.shape[1]), include_start=self.paper)
 
 
 def _keys(batch: Transitions) -> tuple[Tensor, Tensor]:

@@ -27,7 +27,7 @@ Cost: two network passes per score, with gradient through one of them per learni
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, final
 
 import torch
@@ -36,7 +36,7 @@ from torch import Tensor, nn
 from intrigue.fields import NonNegativeInt, PositiveInt
 from intrigue.nn.networks import Encoder, freeze, init_orthogonal, mlp
 from intrigue.nn.normalize import Moments, RunningMoments, valid_moments
-from intrigue.rewards.base import IntrinsicReward
+from intrigue.rewards.base import IntrinsicReward, Traits
 from intrigue.rewards.registry import register_reward
 from intrigue.rng import Rng
 from intrigue.spaces import ObsSpec, Spaces
@@ -74,13 +74,12 @@ class RNDConfig:
 class RND(IntrinsicReward):
     """Error of predicting a fixed random network."""
 
-    capturable = True
-    together = True
+    traits = Traits(vmappable=True, cuda_graph_safe=True)
 
     def __init__(self, cfg: RNDConfig, spaces: Spaces) -> None:
         super().__init__(cfg, spaces)
         self.cfg = cfg
-        self.reads = frozenset({"obs" if cfg.variant == "urlb" else "next_obs"})
+        self.traits = replace(self.traits, inputs=frozenset({"obs" if cfg.variant == "urlb" else "next_obs"}))
         spec = spaces.obs
         if spec.kind == "pixels" and cfg.last_channels:
             spec = ObsSpec("pixels", (min(cfg.last_channels, spec.shape[0]), *spec.shape[1:]))

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from intrigue.fields import PositiveInt
 from intrigue.nn.normalize import Moments, RunningMoments
-from intrigue.rewards.base import IntrinsicReward
+from intrigue.rewards.base import IntrinsicReward, Traits
 from intrigue.rewards.registry import register_reward
 from intrigue.rewards.rnd import RND, RNDConfig
 from intrigue.rng import Rng
@@ -61,7 +61,7 @@ class RNDAlpha(IntrinsicReward):
     """How unusual the RND error of the state reached is, in standard deviations above 1."""
 
     signed = True
-    reads = frozenset({"next_obs"})
+    traits = Traits(inputs=frozenset({"next_obs"}))
 
     def __init__(self, cfg: RNDAlphaConfig, spaces: Spaces) -> None:
         super().__init__(cfg, spaces)

@@ -36,9 +36,9 @@ import torch
 from torch import Tensor, nn
 
 from intrigue.fields import NonNegativeFloat, PositiveInt
-from intrigue.nn.counter_rng import CountedDraws
+from intrigue.nn.counter_rng import CounterRng
 from intrigue.nn.networks import StateTrunk, freeze, init_orthogonal, mlp, relu_net
-from intrigue.rewards.base import IntrinsicReward
+from intrigue.rewards.base import IntrinsicReward, Traits
 from intrigue.rewards.registry import register_reward
 from intrigue.rng import Rng, normal
 from intrigue.skills import SkillSpec
@@ -72,8 +72,8 @@ class SMMConfig:
 class SMM(IntrinsicReward):
     """How little a skill has seen of a state, and how well the state tells the skill."""
 
-    together = True
-    reads = frozenset({"obs"})
+    traits = Traits(inputs=frozenset({"obs"}), vmappable=True)
+    finetune_skill = "tried"
 
     def __init__(self, cfg: SMMConfig, spaces: Spaces) -> None:
         super().__init__(cfg, spaces)
@@ -88,7 +88,7 @@ class SMM(IntrinsicReward):
             nn.init.orthogonal_(head)
         self.decoder = relu_net(cfg.code, inner, wide)
         self.discriminator = relu_net(state, cfg.hidden, cfg.skills)
-        self.draws = CountedDraws()
+        self.draws = CounterRng()
 
     @classmethod
     def skills(cls, cfg: SMMConfig) -> SkillSpec:

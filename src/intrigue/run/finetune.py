@@ -35,6 +35,7 @@ from intrigue.config.run import RunConfig, flatten_json, resolve
 from intrigue.envs.dmc.names import PRIMAL, TASK_OF
 from intrigue.envs.registry import split_id
 from intrigue.errors import CheckpointError, ConfigError, Problem, nearest
+from intrigue.rewards.registry import REWARDS
 from intrigue.run.checkpoint import snapshot as snapshots
 from intrigue.run.checkpoint.snapshot import Snapshot, describe
 from intrigue.run.driver import Prepare, start
@@ -49,11 +50,8 @@ from intrigue.training.loops import AnyParts
 
 STEPS = 100_000  # where the benchmark's scores are read: URLB's paper; CIC num_train_frames 100,010
 N_STEP = 3  # URLB finetune.yaml nstep
-# Which skill is followed (`skill_selection`); rewards that are not here have none.
-FOLLOW = {"cic": "middle", "smm": "tried", "aps": "regressed", "diayn": "drawn"}
 COPIED = ("actor.", "critic.trunk.")  # URLB init_from, init_critic true
-COPIED_OF_PROTO = ("actor.", "critic.")  # URLB proto.py init_from
-FEATURES_OF_APS = ("trunk.", "features.")
+COPIED_WITH_CRITIC = ("actor.", "critic.")  # where the reward says `finetune_copies_critic`
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +166,7 @@ def configure(given: Snapshot, run: RunFolder, task: str, changes: Mapping[str, 
             "curiosity.scale": "none",
             "curiosity.warmup_steps": 0,
             "curiosity.idle": True,
-            "curiosity.follow": FOLLOW.get(str(before["reward"]), "drawn"),
+            "curiosity.follow": REWARDS.get(str(before["reward"])).cls.finetune_skill,
             "run.snapshots": (),
             "run.execution": "auto",
             "run.sinks": installed(before.get("run.sinks", ())),  # where it was trained there may have been more
@@ -222,11 +220,12 @@ def transfer(given: Snapshot, parts: AnyParts, origin: str) -> dict[str, Any]:
             f"{given.path} was trained for other sizes: {given.about.get('spaces')}, the task has {now}. "
             "Use a task of the same domain; nothing was started from scratch."
         )
-    reward = str(given.about["reward"]["name"])
-    copied = {"agent": copy_weights(agent, given.agent, COPIED_OF_PROTO if reward == "proto" else COPIED, given.path)}
+    reward = curiosity.reward
+    prefixes = COPIED_WITH_CRITIC if reward.finetune_copies_critic else COPIED
+    copied = {"agent": copy_weights(agent, given.agent, prefixes, given.path)}
     agent.follow()
-    if reward == "aps":
-        copied["reward"] = copy_weights(curiosity.reward, given.reward, FEATURES_OF_APS, given.path)
+    if reward.finetune_copies:
+        copied["reward"] = copy_weights(reward, given.reward, reward.finetune_copies, given.path)
     return {"finetuned_from": {"run": origin, "snapshot": given.mark, "digest": given.digest, "copied": copied}}
 
 

@@ -21,7 +21,7 @@ from intrigue.envs.registry import ENVS
 from intrigue.errors import ConfigError, Problem
 from intrigue.ops.execution import pick_mode
 from intrigue.ops.precision import use_products
-from intrigue.replay.buffer import Replay
+from intrigue.replay.buffer import ReplayBuffer
 from intrigue.rng import Streams, seeded_construction
 from intrigue.skills import SkillCourse, SkillSpec
 from intrigue.spaces import Spaces
@@ -111,8 +111,8 @@ def assemble(cfg: RunConfig, pool: Pool, device: torch.device) -> Parts | Replay
     if isinstance(agent, ReplayAgent):
         need = of_replay(agent.plan, spaces, pool.num_envs, pool.stack, device)
         refuse_too_large([need])
-        kept = Replay(
-            agent.plan, spaces, pool.num_envs, stack=pool.stack, seed=seed, device=device, kept_on=need.device
+        kept = ReplayBuffer(
+            agent.plan, spaces, pool.num_envs, stack=pool.stack, seed=seed, device=device, storage_device=need.device
         )
         collector = ReplayCollector(pool, kept, course)
         choice = SkillChoice(cfg.curiosity.follow, collector, curiosity, agent.plan.learning_starts)
@@ -120,7 +120,7 @@ def assemble(cfg: RunConfig, pool: Pool, device: torch.device) -> Parts | Replay
     if cfg.curiosity.follow != "drawn":
         text = f"{cfg.curiosity.follow!r} is for agents that learn from replay. Use 'drawn', or --agent ddpg."
         raise ConfigError([Problem("curiosity.follow", text)])
-    reads = len(curiosity.reward.reads & {"obs", "next_obs"})
+    reads = len(curiosity.reward.traits.inputs & {"obs", "next_obs"})
     need = of_rollout(agent.rollout_steps, pool.num_envs, spaces, reads, device)
     refuse_too_large([need])
     return Parts(

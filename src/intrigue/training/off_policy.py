@@ -106,7 +106,7 @@ def replay(parts: ReplayParts, warmup_steps: int) -> Iterator[Progress]:
         step = collector.step_count
         parts.choice.note(episodes)
         if warming:
-            seen = collector.replay.newest()
+            seen = collector.replay.last_next_obs()
             parts.curiosity.warm_up(seen)
             agent.warm_up(seen)
         elif len(collector.replay):
@@ -131,7 +131,7 @@ def _update(parts: ReplayParts, clock: Clock) -> Metrics:
     rewards = parts.curiosity.step_batch(sample.batch)
     scored = time.monotonic()
     losses = parts.agent.update(sample.batch, rewards.streams, sample.extras, rng=parts.streams["update"], step=step)
-    kept.learned(sample, parts.agent.errors)
+    kept.update_priorities(sample, parts.agent.errors)
     clock.curiosity += scored - drawn
     clock.learning += time.monotonic() - scored + drawn - began
     return {**rewards.metrics, **losses, "charts/replayed": float(len(kept))}

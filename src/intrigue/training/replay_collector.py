@@ -10,10 +10,10 @@ from torch import Generator, Tensor
 
 from intrigue.agents.base import Agent
 from intrigue.envs.pool.pool import Pool
-from intrigue.replay.buffer import Replay
-from intrigue.replay.prefill import refill
+from intrigue.replay.buffer import ReplayBuffer
+from intrigue.replay.prefill import prefill_replay
 from intrigue.replay.recording import Recordings
-from intrigue.replay.step_store import Taken
+from intrigue.replay.step_store import VectorStep
 from intrigue.skills import SkillCourse
 from intrigue.spaces import Array
 from intrigue.state import State
@@ -24,7 +24,7 @@ from intrigue.types import Episode
 class ReplayCollector:
     """One step of all environments at a time, into a replay."""
 
-    def __init__(self, pool: Pool, replay: Replay, skills: SkillCourse) -> None:
+    def __init__(self, pool: Pool, replay: ReplayBuffer, skills: SkillCourse) -> None:
         self.pool, self.replay, self.skills = pool, replay, skills
         self.step_count = 0
         self.episodes = RunningEpisodes(pool.num_envs, pool.places)
@@ -35,9 +35,9 @@ class ReplayCollector:
         """Reset all environments for a new run."""
         frames = self.pool.reset()
         if self.before is None:
-            self.replay.begin(frames)
+            self.replay.reset(frames)
         else:
-            refill(self.replay, self.before, frames)
+            prefill_replay(self.replay, self.before, frames)
         self.skills.start()
 
     @property
@@ -48,11 +48,18 @@ class ReplayCollector:
     def step(self, agent: Agent, rng: Generator) -> tuple[list[Episode], Tensor]:
         """Let every environment take one step; the episodes that ended with it, and the actions."""
         skill = self.skills.current
-        acted = agent.act(self.replay.current(), skill, explore=True, rng=rng)
+        acted = agent.act(self.replay.current_obs(), skill, explore=True, rng=rng)
         action = acted.action.cpu().numpy()
         now = self.pool.step(action)
-        taken = Taken(
-            action, skill, now.reward, now.terminated, now.truncated, now.valid, reached=now.next_obs, frames=now.obs
+        taken = VectorStep(
+            action,
+            skill,
+            now.reward,
+            now.terminated,
+            now.truncated,
+            now.valid,
+            next_frames=now.next_obs,
+            frames=now.obs,
         )
         self.replay.add(taken)
         self.skills.advance(torch.from_numpy(now.terminated | now.truncated), torch.from_numpy(now.valid.copy()))
@@ -84,4 +91,4 @@ class ReplayCollector:
             # Environments that cannot be saved begin a new episode; what was under way in them is cut off here.
             self.episodes.cut()
             self.skills.start()
-            self.replay.cut(current)
+            self.replay.truncate(current)

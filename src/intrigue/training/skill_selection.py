@@ -13,20 +13,18 @@ exchanges the two and has sums over n steps.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, TypeAlias, final
+from typing import final
 
 import torch
-from torch import Tensor
 from torch.nn import functional
 
 from intrigue.curiosity.curiosity import Curiosity
 from intrigue.errors import ConfigError, Problem
-from intrigue.rewards.aps import APS
+from intrigue.rewards.base import SkillRule
 from intrigue.state import State
 from intrigue.training.replay_collector import ReplayCollector
 from intrigue.types import Episode
 
-Rule: TypeAlias = Literal["drawn", "middle", "tried", "regressed"]
 MIDDLE = 0.5  # CIC cic.py init_meta
 REGRESSION_BEGINS = 4096  # steps: URLB aps.yaml num_init_steps
 REGRESSION_ROWS = 4096  # transitions a task is regressed on: URLB aps.yaml lstsq_batch_size
@@ -37,8 +35,8 @@ REGRESSION_EVERY = 5  # steps: URLB aps.yaml update_task_every_step
 class SkillChoice:
     """Looks on after every step, and says which skill is to be held."""
 
-    def __init__(self, rule: Rule, collector: ReplayCollector, curiosity: Curiosity, learning_starts: int) -> None:
-        self.rule: Rule = rule
+    def __init__(self, rule: SkillRule, collector: ReplayCollector, curiosity: Curiosity, learning_starts: int) -> None:
+        self.rule: SkillRule = rule
         self.collector, self.curiosity, self.learning_starts = collector, curiosity, learning_starts
         if wrong := refusal(rule, curiosity):
             raise ConfigError([Problem("curiosity.follow", wrong)])
@@ -79,10 +77,8 @@ class SkillChoice:
         due = step // REGRESSION_EVERY != (step - taken) // REGRESSION_EVERY
         if step <= max(REGRESSION_BEGINS, self.learning_starts) or not due or not len(self.collector.replay):
             return
-        batch = self.collector.replay.single(REGRESSION_ROWS, self.collector.skills.rng)
-        reward = self.curiosity.reward
-        assert isinstance(reward, APS)
-        task: Tensor = reward.task_of(self.curiosity.prepare(batch))
+        batch = self.collector.replay.sample_single_steps(REGRESSION_ROWS, self.collector.skills.rng)
+        task = self.curiosity.reward.task_from(self.curiosity.prepare(batch))
         if bool(task.any()):  # without any reward so far there is no task to follow
             self.collector.skills.hold(task)
 
@@ -95,7 +91,7 @@ class SkillChoice:
         self.trial_began, self.returns = state["trial_began"], [float(each) for each in state["returns"]]
 
 
-def refusal(rule: Rule, curiosity: Curiosity) -> str | None:
+def refusal(rule: SkillRule, curiosity: Curiosity) -> str | None:
     """Why a policy under this reward cannot choose its skill so; None if it can."""
     kind = curiosity.skills.kind if curiosity.skills else "none"
     if rule == "drawn":
@@ -104,6 +100,6 @@ def refusal(rule: Rule, curiosity: Curiosity) -> str | None:
         return f"{rule!r}, but this reward has no skills. Use 'drawn'."
     if rule == "tried" and kind != "one-hot":
         return f"'tried' goes through skills one by one; those of this reward are {kind}. Use 'drawn'."
-    if rule == "regressed" and not isinstance(curiosity.reward, APS):
+    if rule == "regressed" and curiosity.reward.finetune_skill != "regressed":
         return "'regressed' needs the features of the reward aps. Use 'drawn'."
     return None

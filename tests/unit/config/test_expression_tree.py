@@ -244,9 +244,9 @@ def test_what_one_part_asks_the_whole_asks():
 
 
 def test_only_what_some_part_reads_is_prepared():
-    assert curiosity(f"2*{SMALL_RND}").reward.reads == {"next_obs"}
+    assert curiosity(f"2*{SMALL_RND}").reward.traits.inputs == {"next_obs"}
     both = curiosity(f"{SMALL_RND} + {SMALL_NNM}")
-    assert both.reward.reads == {"obs", "next_obs"}
+    assert both.reward.traits.inputs == {"obs", "next_obs"}
     assert both.prepare(make_batch(make_spaces())).obs.shape == (6, 4, 6)
 
 

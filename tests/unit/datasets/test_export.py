@@ -27,12 +27,12 @@ from exported_episodes import (
 from intrigue.config.run import resolve
 from intrigue.datasets import minari as export_minari
 from intrigue.datasets.export import export_run, read_run
-from intrigue.datasets.load import given_episodes, load_episodes
+from intrigue.datasets.load import load_episodes, prefill_from
 from intrigue.datasets.sealed_folder import SEAL
 from intrigue.errors import ConfigError
-from intrigue.replay.prefill import refill
+from intrigue.replay.prefill import prefill_replay
 from intrigue.replay.recording import Recording, Recordings
-from intrigue.replay.step_store import Taken
+from intrigue.replay.step_store import VectorStep
 from intrigue.run import checkpoint
 from intrigue.run.driver import resume, start
 from intrigue.run.folder import RunFolder
@@ -55,7 +55,7 @@ from replay_runs import World, replay_of
 )
 def test_what_comes_back_is_what_happened(tmp_path_factory, form, envs, stack, skill, end, late, steps, capacity, seed):
     world, replay = lived(envs, stack, steps, capacity, skill=skill, end=end, late=late, seed=seed)
-    expected = episodes_of(world, replay.keep.first)
+    expected = episodes_of(world, replay.store.first)
     folder = tmp_path_factory.mktemp("world")
     if not expected:
         with pytest.raises(ConfigError, match="no whole episode"):
@@ -66,7 +66,7 @@ def test_what_comes_back_is_what_happened(tmp_path_factory, form, envs, stack, s
     assert list(back.lengths) == [len(each) for each in expected]
     for recording, seen in zip(back, expected, strict=True):
         assert_equal(recording, seen)
-    remembered = sum(each.valid for row in world.seen[replay.keep.first :] for each in row)
+    remembered = sum(each.valid for row in world.seen[replay.store.first :] for each in row)
     left_out = read_run(folder / "run", on_skip=refuse_skips).left_out
     assert back.transitions == remembered - left_out
 
@@ -128,9 +128,9 @@ def stepped(recordings: Recordings, envs: int, frames: np.ndarray):
     waiting = list(recordings)
     empty = Recording(np.zeros((1, 3), np.float32), np.zeros(0, int), np.zeros(0), np.zeros((0, 0)), False, False)
     held = [(waiting.pop(0) if waiting else empty, 0) for _ in range(envs)]
-    replay.begin(np.stack([each.observations[0] for each, _ in held]))
+    replay.reset(np.stack([each.observations[0] for each, _ in held]))
     while any(len(each) for each, _ in held):
-        rows = {name: [] for name in Taken._fields}
+        rows = {name: [] for name in VectorStep._fields}
         for lane, (each, at) in enumerate(held):
             playing = at < len(each)
             last = at == len(each) - 1
@@ -145,7 +145,7 @@ def stepped(recordings: Recordings, envs: int, frames: np.ndarray):
         following = np.stack([each.observations[at] for each, at in held]) if going else frames
         types = {"action": np.int64, "reward": np.float32, "reached": np.float32}
         fields = {name: np.array(rows[name], types.get(name, bool)) for name in rows.keys() - {"skill", "frames"}}
-        replay.add(Taken(**fields, skill=torch.zeros(envs, 0), frames=following.astype(np.float32)))
+        replay.add(VectorStep(**fields, skill=torch.zeros(envs, 0), frames=following.astype(np.float32)))
     return replay
 
 
@@ -173,7 +173,7 @@ def test_a_refilled_replay_is_the_one_that_stepping_would_have_filled(envs, leng
     recordings = Recordings(lengths, episodes)
     frames = rng.normal(size=(envs, 3)).astype(np.float32)
     replay = replay_of(World(envs, 0), order="episodes")
-    refill(replay, recordings, frames)
+    prefill_replay(replay, recordings, frames)
     expected = stepped(recordings, envs, frames)
     assert same_state(replay.state_dict(), expected.state_dict())
     assert replay.episodes.finished() == expected.episodes.finished()
@@ -186,7 +186,7 @@ def test_pictures_are_stacked_again(tmp_path):
     world, replay = lived(stack=3, end=0.3, seed=2)
     recordings = load_episodes(exported(tmp_path, replay, "exorl"))
     again = replay_of(World(2, 3), capacity=400)
-    refill(again, recordings, np.zeros((2, 1, 3), np.uint8))
+    prefill_replay(again, recordings, np.zeros((2, 1, 3), np.uint8))
     kept = read_run(saved(tmp_path / "again", again), on_skip=refuse_skips).recordings
     seen = {tuple(each[0].obs.ravel()): each for each in episodes_of(world, 0)}
     assert len(kept) == len(seen)
@@ -215,8 +215,8 @@ def test_a_run_begins_with_the_episodes_and_goes_on_without_their_folder(tmp_pat
     data = tmp_path / "data"
     given_away = export_run(tmp_path / "a", data, "exorl", on_skip=refuse_skips).recordings
     cfg = resolve(DQN, {"seed": 5, "pool.num_envs": 2})
-    start(cfg, out=tmp_path / "b", quiet=True, prepare=given_episodes(data))
-    start(cfg.with_run(steps=100), out=tmp_path / "c", quiet=True, prepare=given_episodes(data))
+    start(cfg, out=tmp_path / "b", quiet=True, prepare=prefill_from(data))
+    start(cfg.with_run(steps=100), out=tmp_path / "c", quiet=True, prepare=prefill_from(data))
     shutil.rmtree(data)
     resume(tmp_path / "c", steps=200, quiet=True)
     digests = [checkpoint.digest(RunFolder(tmp_path / name).checkpoints) for name in ("b", "c")]
@@ -239,5 +239,5 @@ def test_an_agent_without_a_replay_is_refused(tmp_path):
         read_run(tmp_path / "ppo", on_skip=refuse_skips)
     data = exported(tmp_path, refilled(hand_made()), "exorl")
     with pytest.raises(ConfigError, match=r"no replay\. Use one that has"):
-        start(resolve(TINY), out=tmp_path / "x", quiet=True, prepare=given_episodes(data))
+        start(resolve(TINY), out=tmp_path / "x", quiet=True, prepare=prefill_from(data))
     assert not (tmp_path / "x").exists()

@@ -14,7 +14,7 @@ from intrigue.cli import main
 from intrigue.datasets.load import load_episodes
 from intrigue.datasets.sealed_folder import SEAL
 from intrigue.errors import CheckpointError, ConfigError
-from intrigue.replay.prefill import refill
+from intrigue.replay.prefill import prefill_replay
 from intrigue.replay.recording import Recording, Recordings
 from replay_runs import World, replay_of
 
@@ -108,13 +108,13 @@ def test_more_than_the_replay_holds_is_refused(tmp_path):
     recordings = load_episodes(tmp_path)
     with pytest.raises(ConfigError, match=r"399 transitions need 401 rows.*--agent\.capacity 401"):
         refilled(recordings, capacity=100)
-    assert refilled(recordings, capacity=401).keep.steps == 399
+    assert refilled(recordings, capacity=401).store.steps == 399
 
 
 def test_skills_that_a_run_needs_must_be_there():
     replay = replay_of(World(1, 0, skill=2))
     with pytest.raises(ConfigError, match=r"skills have shape \(0,\), the run has \(2,\)"):
-        refill(replay, hand_made(), np.zeros((1, 3), np.float32))
+        prefill_replay(replay, hand_made(), np.zeros((1, 3), np.float32))
 
 
 def test_pictures_that_are_no_stacks_are_refused():
@@ -122,7 +122,7 @@ def test_pictures_that_are_no_stacks_are_refused():
     zeros = np.zeros(1, np.float32)
     odd = Recordings([1], [Recording(pictures, np.zeros(1, int), zeros, np.zeros((1, 0)), True, False)])
     with pytest.raises(CheckpointError, match="moved on by a frame"):
-        refill(replay_of(World(1, 2)), odd, np.zeros((1, 1, 3), np.uint8))
+        prefill_replay(replay_of(World(1, 2)), odd, np.zeros((1, 1, 3), np.uint8))
 
 
 def test_the_command(tmp_path, capsys):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from intrigue.nn.counter_rng import CountedDraws
+from intrigue.nn.counter_rng import CounterRng
 from intrigue.rng import seeded_construction
 
 
@@ -16,7 +16,7 @@ def mixed(bits):
 
 
 def test_numbers_are_those_of_the_hash():
-    draws = CountedDraws()
+    draws = CounterRng()
     draws.seed.fill_(4_000_000_123)
     for _ in range(7):
         draws.advance()
@@ -26,9 +26,9 @@ def test_numbers_are_those_of_the_hash():
 
 def test_same_until_advanced_and_other_seeds_differ():
     with seeded_construction(0, "a"):
-        first = CountedDraws()
+        first = CounterRng()
     with seeded_construction(1, "a"):
-        second = CountedDraws()
+        second = CounterRng()
     before = first.uniform(50)
     assert torch.equal(first.uniform(50), before)
     assert torch.equal(first.uniform(20), before[:20])
@@ -41,7 +41,7 @@ def test_same_until_advanced_and_other_seeds_differ():
 
 def test_numbers_look_random_along_both_axes():
     """Flat, uncorrelated with the neighbour and with the draw before: deviations of five standard errors at most."""
-    draws = CountedDraws()
+    draws = CounterRng()
     draws.seed.fill_(1)
     table = []
     for _ in range(100):
@@ -56,7 +56,7 @@ def test_numbers_look_random_along_both_axes():
 
 
 def test_normal_draws_have_unit_moments():
-    draws = CountedDraws()
+    draws = CounterRng()
     draws.seed.fill_(2)
     values = draws.normal(100_000).numpy()
     assert np.isfinite(values).all()

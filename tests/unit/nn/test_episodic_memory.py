@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from conftest import GYM_ACTIONS, GYM_OBS, make_batch, make_spaces, same_state
 from intrigue import Curiosity
-from intrigue.nn.elliptical import BLOCK, Ellipse
-from intrigue.nn.episode_segments import Trail
+from intrigue.nn.elliptical import BLOCK, InverseCovariance
+from intrigue.nn.episode_segments import EpisodeSegments
 from intrigue.nn.episodic_memory import FIRST_ROWS, EpisodicMemory, PerEnvironment
 from intrigue.nn.hashing import exact_keys
 from intrigue.rewards import REWARDS
@@ -118,48 +118,48 @@ def test_the_view_is_what_a_plain_loop_sees(time, envs, seed, ends, gaps, capaci
     near, equal = Plain(envs, capacity, begin=begin), Plain(envs, capacity, begin=begin)
     for step in range(3):
         batch = rollout(time, envs, seed + step, ends=ends, gaps=gaps)
-        trail = Trail.of(batch, memory.carried(envs), begin=begin)
-        entries = trail.lay(batch.next_obs, batch.obs)
-        compare(near.walk(batch, look), memory.nearest(trail, entries, k), batch.valid)
-        laid = trail.lay(exact_keys(batch.next_obs), exact_keys(batch.obs))
-        compare(equal.walk(batch, count), keys.count_equal(trail, laid), batch.valid)
-        memory.add(trail, entries)
-        keys.add(trail, laid)
+        segments = EpisodeSegments.from_batch(batch, memory.episode_lengths(envs), include_start=begin)
+        entries = segments.arrange(batch.next_obs, batch.obs)
+        compare(near.walk(batch, look), memory.nearest(segments, entries, k), batch.valid)
+        laid = segments.arrange(exact_keys(batch.next_obs), exact_keys(batch.obs))
+        compare(equal.walk(batch, count), keys.count_equal(segments, laid), batch.valid)
+        memory.add(segments, entries)
+        keys.add(segments, laid)
 
 
 def test_the_row_that_ends_an_episode_belongs_to_it_and_the_next_row_does_not():
     batch = rollout(4, 1, 0, ends=0, gaps=0)
     batch.truncated[1, 0] = True
-    trail = Trail.of(batch, torch.zeros(1, dtype=torch.int64), begin=True)
+    segments = EpisodeSegments.from_batch(batch, torch.zeros(1, dtype=torch.int64), include_start=True)
     # Places: s0 s0' s1' | s2 s2' s3'
-    assert trail.rows.tolist() == [1, 2, 4, 5]
-    assert trail.begins.tolist() == [0, 3]
-    assert trail.times.tolist() == [0, 2]
-    assert trail.episode.flatten().tolist() == [0, 0, 0, 1, 1, 1]
-    assert trail.earlier.flatten().tolist() == [0, 1, 2, 0, 1, 2]
-    assert trail.going.flatten().tolist() == [False] * 3 + [True] * 3
-    assert trail.lengths(torch.tensor([7])).tolist() == [3]
+    assert segments.row_places.tolist() == [1, 2, 4, 5]
+    assert segments.start_places.tolist() == [0, 3]
+    assert segments.start_rows.tolist() == [0, 2]
+    assert segments.episode.flatten().tolist() == [0, 0, 0, 1, 1, 1]
+    assert segments.earlier.flatten().tolist() == [0, 1, 2, 0, 1, 2]
+    assert segments.ongoing.flatten().tolist() == [False] * 3 + [True] * 3
+    assert segments.updated_lengths(torch.tensor([7])).tolist() == [3]
 
 
 def test_an_episode_under_way_goes_on_and_a_late_reset_row_is_nobodys():
     batch = rollout(4, 2, 0, ends=0, gaps=0)
     batch.terminated[0, 0] = True
     batch.valid[1, 0] = False  # the row in which a vector environment resets one step late
-    trail = Trail.of(batch, torch.tensor([5, 2]), begin=True)
+    segments = EpisodeSegments.from_batch(batch, torch.tensor([5, 2]), include_start=True)
     # Environment 0 begins anew with the state row 2 left; environment 1 has no state there.
-    assert trail.begins.tolist() == [2]
-    assert trail.times.tolist() == [2]
-    assert trail.active.mT.tolist() == [[True, False, True, True, True], [True, True, False, True, True]]
-    assert trail.earlier.mT.tolist() == [[5, 0, 0, 1, 2], [2, 3, 4, 4, 5]]
-    assert trail.lengths(torch.tensor([5, 2])).tolist() == [3, 6]
+    assert segments.start_places.tolist() == [2]
+    assert segments.start_rows.tolist() == [2]
+    assert segments.active.mT.tolist() == [[True, False, True, True, True], [True, True, False, True, True]]
+    assert segments.earlier.mT.tolist() == [[5, 0, 0, 1, 2], [2, 3, 4, 4, 5]]
+    assert segments.updated_lengths(torch.tensor([5, 2])).tolist() == [3, 6]
 
 
 def test_nothing_of_the_states_after_an_end_at_the_last_row_is_kept():
     memory = EpisodicMemory(10, (2,))
     batch = rollout(3, 2, 0, ends=0, gaps=0)
     batch.truncated[2, 1] = True
-    trail = Trail.of(batch, memory.carried(2), begin=True)
-    memory.add(trail, trail.lay(batch.next_obs, batch.obs))
+    segments = EpisodeSegments.from_batch(batch, memory.episode_lengths(2), include_start=True)
+    memory.add(segments, segments.arrange(batch.next_obs, batch.obs))
     assert memory.written.tolist() == [4, 0]
     assert torch.equal(memory.rows[0, :4].double(), torch.cat([batch.obs[:1, 0], batch.next_obs[:, 0]]))
 
@@ -173,15 +173,15 @@ def test_only_states_still_going_are_encoded():
         seen.append(states.shape[0])
         return states * 2
 
-    trail = Trail.of(batch, torch.zeros(2, dtype=torch.int64), begin=True)
-    entries = trail.encode_going(encode, batch.next_obs, batch.obs)
+    segments = EpisodeSegments.from_batch(batch, torch.zeros(2, dtype=torch.int64), include_start=True)
+    entries = segments.encode_ongoing(encode, batch.next_obs, batch.obs)
     assert seen == [1, 1], "one state reached and one begun with"
-    assert torch.equal(entries[trail.rows[4], 0], 2 * batch.next_obs[4, 0])
-    assert torch.equal(entries[trail.rows[4] - 1, 0], 2 * batch.obs[4, 0])
+    assert torch.equal(entries[segments.row_places[4], 0], 2 * batch.next_obs[4, 0])
+    assert torch.equal(entries[segments.row_places[4] - 1, 0], 2 * batch.obs[4, 0])
     assert float(entries.abs().sum()) == float(2 * (batch.next_obs[4, 0] + batch.obs[4, 0]).sum())
     batch.truncated[4] = True
-    over = Trail.of(batch, torch.zeros(2, dtype=torch.int64), begin=True)
-    assert over.encode_going(encode, batch.next_obs, batch.obs) is None
+    over = EpisodeSegments.from_batch(batch, torch.zeros(2, dtype=torch.int64), include_start=True)
+    assert over.encode_ongoing(encode, batch.next_obs, batch.obs) is None
 
 
 def test_memory_doubles_up_to_its_capacity_and_then_forgets_the_oldest():
@@ -189,8 +189,8 @@ def test_memory_doubles_up_to_its_capacity_and_then_forgets_the_oldest():
     memory, sizes, states = EpisodicMemory(capacity, (2,)), [], []
     for seed in range(8):
         batch = rollout(40, 1, seed, ends=0, gaps=0)
-        trail = Trail.of(batch, memory.carried(1), begin=False)
-        memory.add(trail, batch.next_obs)
+        segments = EpisodeSegments.from_batch(batch, memory.episode_lengths(1), include_start=False)
+        memory.add(segments, batch.next_obs)
         sizes.append(memory.rows.shape[1])
         states += batch.next_obs[:, 0].tolist()
     assert sizes == [64, 128, 128, 192, 192, 192, 192, 192]
@@ -201,13 +201,13 @@ def test_chunks_change_nothing(monkeypatch):
     memory = EpisodicMemory(100, (2,), torch.float64)
     for seed in range(2):
         batch = rollout(12, 3, seed)
-        trail = Trail.of(batch, memory.carried(3), begin=True)
-        entries = trail.lay(batch.next_obs, batch.obs)
-        whole = memory.nearest(trail, entries, 4)
+        segments = EpisodeSegments.from_batch(batch, memory.episode_lengths(3), include_start=True)
+        entries = segments.arrange(batch.next_obs, batch.obs)
+        whole = memory.nearest(segments, entries, 4)
         monkeypatch.setattr("intrigue.nn.episodic_memory.CHUNK_ELEMENTS", 100)
-        assert torch.equal(memory.nearest(trail, entries, 4), whole)
+        assert torch.equal(memory.nearest(segments, entries, 4), whole)
         monkeypatch.undo()
-        memory.add(trail, entries)
+        memory.add(segments, entries)
 
 
 class Two(PerEnvironment):
@@ -307,14 +307,14 @@ def test_the_ellipse_is_sherman_morrison_row_by_row(rows):
     """Against one rank-one step per row in NumPy, over resets, gaps, cuts and several blocks."""
     rng = np.random.default_rng(0)
     width, envs, ridge = 3, 2, 0.1
-    ellipse = Ellipse(width, ridge)
+    ellipse = InverseCovariance(width, ridge)
     inverse = [np.eye(width) / ridge for _ in range(envs)]
     for seed in range(2):
         batch = rollout(rows, envs, seed, ends=2 / rows)
         phi = rng.normal(size=(rows, envs, width)) * 3
-        trail = Trail.of(batch, ellipse.carried(envs), begin=False)
-        bonus = ellipse.bonuses(trail, torch.from_numpy(phi))
-        ellipse.add(trail, torch.from_numpy(phi) * trail.going.unsqueeze(-1))
+        segments = EpisodeSegments.from_batch(batch, ellipse.episode_lengths(envs), include_start=False)
+        bonus = ellipse.compute_bonuses(segments, torch.from_numpy(phi))
+        ellipse.add(segments, torch.from_numpy(phi) * segments.ongoing.unsqueeze(-1))
         for t in range(rows):
             for n in range(envs):
                 if batch.valid[t, n]:
@@ -329,13 +329,13 @@ def test_the_ellipse_is_sherman_morrison_row_by_row(rows):
 
 def test_the_ellipse_stays_exact_over_a_long_episode_of_nearly_equal_states():
     """Where float32 fails: one direction is seen 4,000 times, another never."""
-    ellipse, batch = Ellipse(2, 0.1), rollout(1000, 1, 0, ends=0, gaps=0)
+    ellipse, batch = InverseCovariance(2, 0.1), rollout(1000, 1, 0, ends=0, gaps=0)
     phi = torch.tensor([30.0, 0.0]).expand(1000, 1, 2)
     for _ in range(4):
-        trail = Trail.of(batch, ellipse.carried(1), begin=False)
-        ellipse.add(trail, phi)
-    trail = Trail.of(part(batch, slice(0, 2)), ellipse.carried(1), begin=False)
-    bonus = ellipse.bonuses(trail, torch.tensor([[[30.0, 0.0]], [[0.0, 2.0]]]))
+        segments = EpisodeSegments.from_batch(batch, ellipse.episode_lengths(1), include_start=False)
+        ellipse.add(segments, phi)
+    segments = EpisodeSegments.from_batch(part(batch, slice(0, 2)), ellipse.episode_lengths(1), include_start=False)
+    bonus = ellipse.compute_bonuses(segments, torch.tensor([[[30.0, 0.0]], [[0.0, 2.0]]]))
     # 900/(0.1 + 4000·900) and 4/0.1.
     np.testing.assert_allclose(bonus.flatten().numpy(), [900 / 3_600_000.1, 40.0], rtol=1e-9)
 

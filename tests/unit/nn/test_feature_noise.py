@@ -100,5 +100,5 @@ def test_the_inverse_model_alone_is_disturbed() -> None:
     curiosity = Curiosity("episodic", GYM_OBS["vector"], GYM_ACTIONS["discrete"], feature_noise=5.0)
     batch = curiosity.prepare(make_batch(make_spaces()))
     features, noise = curiosity.reward.features, curiosity.reward.noise
-    first, second = (float(features.inverse_loss_of(batch, noise).detach()) for _ in range(2))
+    first, second = (float(features.encoder_loss(batch, noise).detach()) for _ in range(2))
     assert first != second

@@ -9,7 +9,7 @@ import torch
 
 from intrigue.agents.ddpg_networks import Actor, TwinCritic
 from intrigue.config.run import resolve
-from intrigue.nn.icm_dynamics import PlainDynamics
+from intrigue.nn.icm_dynamics import IcmDynamics
 from intrigue.ops.precision import CPU_INSTRUCTIONS, exact_float32, fast_float32, pick_products, takes_bfloat16
 from intrigue.presets import preset_layer
 from intrigue.run.driver import settled
@@ -65,7 +65,7 @@ NETWORKS = {
     "actor": (Actor(5, 2, 64), lambda net, x: net(x[:, :5], x[:, :0])),
     "critic": (TwinCritic(5, 2, 64), lambda net, x: net(x[:, :5], x[:, :0], x[:, 5:7])),
     "dynamics": (
-        PlainDynamics(3, ActionSpec("continuous", low=(-1.0, -1.0), high=(1.0, 1.0)), 64),
+        IcmDynamics(3, ActionSpec("continuous", low=(-1.0, -1.0), high=(1.0, 1.0)), 64),
         lambda net, x: net(x[:, :3], x[:, 3:6], x[:, 5:7].tanh()),
     ),
 }

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import intrigue
-from intrigue.nn.icm_dynamics import PlainDynamics
+from intrigue.nn.icm_dynamics import IcmDynamics
 from intrigue.ops.row_norm import lengths
 from intrigue.spaces import ActionSpec
 
@@ -45,7 +45,7 @@ def test_norms_are_compiled_with_their_axis():
         asked.extend(node.kwargs for node in graph.graph.nodes if node.target is torch.linalg.vector_norm)
         return graph.forward
 
-    model = PlainDynamics(8, ActionSpec("continuous", low=(-1.0,), high=(1.0,)), 6)
+    model = IcmDynamics(8, ActionSpec("continuous", low=(-1.0,), high=(1.0,)), 6)
     torch.compile(lambda *given: model(*given), backend=look)(*torch.randn(2, 1, 16, 8), torch.rand(1, 16, 1))
     assert [each["keepdim"] for each in asked] == [True, True]
 
@@ -61,7 +61,7 @@ def test_nothing_that_learns_takes_norms_otherwise():
 def test_the_inverse_error_of_one_number_and_of_more(actions):
     """torch 2.11 compiled this, of one number, into a gradient sixteen times too large."""
     torch.manual_seed(0)
-    model = PlainDynamics(8, ActionSpec("continuous", low=(-1.0,) * actions, high=(1.0,) * actions), 6)
+    model = IcmDynamics(8, ActionSpec("continuous", low=(-1.0,) * actions, high=(1.0,) * actions), 6)
     here, there = torch.randn(2, 1, 16, 8)
     action = 2 * torch.rand(1, 16, actions) - 1
     plain, compiled = (

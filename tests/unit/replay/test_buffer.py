@@ -12,13 +12,13 @@ from conftest import same_state
 from intrigue.errors import ConfigError
 from intrigue.replay.plan import updates_due
 from intrigue.replay.ring import ring_shape
-from intrigue.replay.step_store import Taken
+from intrigue.replay.step_store import VectorStep
 from replay_runs import World, replay_of
 
 
 def begun(world, **changes):
     replay = replay_of(world, **changes)
-    replay.begin(world.frames())
+    replay.reset(world.frames())
     return replay
 
 
@@ -62,14 +62,14 @@ def test_windows_are_what_happened(envs, stack, steps, end, skill, late, capacit
     replay = begun(world, capacity=capacity, steps=steps)
     for _ in range(length):
         world.step(replay)
-        kept = replay.keep
+        kept = replay.store
         # An end takes a row of its own, and rows are forgotten chunk by chunk, but never more than was promised.
         least = capacity // (2 * envs) - max(stack - 1, 0) - 2
-        assert len(world.seen) - kept.low >= min(len(world.seen), least)
-    assert len(replay) == max(0, len(world.seen) - steps + 1 - replay.keep.low) * envs
+        assert len(world.seen) - kept.first_sampleable_step >= min(len(world.seen), least)
+    assert len(replay) == max(0, len(world.seen) - steps + 1 - replay.store.first_sampleable_step) * envs
     if len(replay):
         sample = replay.sample(0)
-        assert sample.drawn.step.min() >= replay.keep.low
+        assert sample.drawn.step.min() >= replay.store.first_sampleable_step
         assert sample.drawn.step.max() <= len(world.seen) - steps
         check_windows(world, replay, sample, steps)
 
@@ -100,18 +100,18 @@ def test_a_first_observation_is_copies_of_one_frame_and_a_successor_is_true():
     no, yes = np.array([False]), np.array([True])
     frame = lambda value: np.full((1, 1, 3), value, np.uint8)  # noqa: E731
     replay = replay_of(world)
-    replay.begin(frame(10))
-    replay.add(Taken(**flags, terminated=no, truncated=no, reached=frame(11), frames=frame(11)))
-    replay.add(Taken(**flags, terminated=no, truncated=yes, reached=frame(12), frames=frame(50)))
-    replay.add(Taken(**flags, terminated=no, truncated=no, reached=frame(51), frames=frame(51)))
-    rows = replay.keep.rows(torch.arange(3), torch.zeros(3, dtype=torch.int64))
-    values = replay.keep.ring.observations(rows, 3)[:, :, 0, 0].tolist()
+    replay.reset(frame(10))
+    replay.add(VectorStep(**flags, terminated=no, truncated=no, next_frames=frame(11), frames=frame(11)))
+    replay.add(VectorStep(**flags, terminated=no, truncated=yes, next_frames=frame(12), frames=frame(50)))
+    replay.add(VectorStep(**flags, terminated=no, truncated=no, next_frames=frame(51), frames=frame(51)))
+    rows = replay.store.rows(torch.arange(3), torch.zeros(3, dtype=torch.int64))
+    values = replay.store.ring.observations(rows, 3)[:, :, 0, 0].tolist()
     assert values == [[10, 10, 10], [10, 10, 11], [50, 50, 50]]
-    after = replay.keep.ring.observations(replay.keep.ring.after(rows), 3)[:, :, 0, 0].tolist()
+    after = replay.store.ring.observations(replay.store.ring.after(rows), 3)[:, :, 0, 0].tolist()
     assert after == [[10, 10, 11], [10, 11, 12], [50, 50, 51]]
-    assert replay.current()[0, :, 0, 0].tolist() == [50, 50, 51]
+    assert replay.current_obs()[0, :, 0, 0].tolist() == [50, 50, 51]
     # Every frame once: 10, 11, 12, 50, 51.
-    assert replay.keep.ring.head == 5
+    assert replay.store.ring.head == 5
 
 
 def test_tuples_span_the_window_and_sum_its_rewards():
@@ -170,9 +170,9 @@ def test_every_episode_is_equally_likely_and_then_every_whole_window_in_it():
     for step in range(22):
         over = np.array([(step, env) in ends for env in range(2)])
         world.seen.append([])
-        taken = Taken(
+        taken = VectorStep(
             action=np.zeros(2, int), skill=torch.zeros(2, 0), reward=np.zeros(2), terminated=over,
-            truncated=np.zeros(2, bool), valid=np.ones(2, bool), reached=world.frames(), frames=world.frames(),
+            truncated=np.zeros(2, bool), valid=np.ones(2, bool), next_frames=world.frames(), frames=world.frames(),
         )  # fmt: skip
         replay.add(taken)
     counts = frequencies(replay, 40)
@@ -192,13 +192,13 @@ def test_an_episode_with_a_forgotten_beginning_is_drawn_from_as_far_as_it_is_kno
     over = np.zeros(1, bool)
     for step in range(300):
         world.seen.append([])
-        taken = Taken(
+        taken = VectorStep(
             action=np.zeros(1, int), skill=torch.zeros(1, 0), reward=np.zeros(1), terminated=over | (step == 250),
-            truncated=over, valid=~over, reached=world.frames(), frames=world.frames(),
+            truncated=over, valid=~over, next_frames=world.frames(), frames=world.frames(),
         )  # fmt: skip
         replay.add(taken)
     drawn = replay.sample(0).drawn.step
-    assert int(drawn.min()) >= replay.keep.low
+    assert int(drawn.min()) >= replay.store.first_sampleable_step
     assert int(drawn.max()) == 250
 
 
@@ -209,7 +209,7 @@ def test_priorities_decide_what_is_drawn():
         world.step(replay)
     assert len(frequencies(replay, 5)) == 20, "all are new, so all are equally likely"
     wanted = torch.arange(20, dtype=torch.float64).view(10, 2)
-    slots = replay.keep.slots(torch.arange(10).unsqueeze(-1), torch.arange(2))
+    slots = replay.store.slot_index(torch.arange(10).unsqueeze(-1), torch.arange(2))
     replay.priorities.tree.put(slots, wanted)
     sample = replay.sample(50)
     drawn, chance = sample.drawn, wanted[sample.drawn.step, sample.drawn.env] / 190
@@ -231,13 +231,13 @@ def test_errors_become_priorities_and_new_ones_begin_at_the_largest():
         world.step(replay)
     sample = replay.sample(0)
     error = torch.linspace(-3, 4, 8)
-    replay.learned(sample, error)
+    replay.update_priorities(sample, error)
     for step in set(sample.drawn.step.tolist()):
         largest = error[sample.drawn.step == step].abs().double().max()
-        got = replay.priorities.tree.get(replay.keep.slots(torch.tensor([step]), torch.tensor([0])))
+        got = replay.priorities.tree.get(replay.store.slot_index(torch.tensor([step]), torch.tensor([0])))
         assert float(got) == pytest.approx((float(largest) + 1e-6) ** 0.5)
     world.step(replay)
-    newest = replay.priorities.tree.get(replay.keep.slots(torch.tensor([4]), torch.tensor([0])))
+    newest = replay.priorities.tree.get(replay.store.slot_index(torch.tensor([4]), torch.tensor([0])))
     assert float(newest) == pytest.approx((4 + 1e-6) ** 0.5)
 
 
@@ -248,8 +248,8 @@ def test_what_is_forgotten_is_not_drawn_by_priority_either():
         world.step(replay)
         if len(replay):
             sample = replay.sample(0)
-            replay.learned(sample, torch.rand(500, generator=torch.Generator().manual_seed(0)) + 0.5)
-            assert int(sample.drawn.step.min()) >= replay.keep.low
+            replay.update_priorities(sample, torch.rand(500, generator=torch.Generator().manual_seed(0)) + 0.5)
+            assert int(sample.drawn.step.min()) >= replay.store.first_sampleable_step
             assert int(sample.drawn.step.max()) <= len(world.seen) - 3
     check_windows(world, replay, sample, 3)
     assert float(replay.priorities.tree.total) == pytest.approx(float(replay.priorities.state_dict()["weight"].sum()))
@@ -293,7 +293,9 @@ def test_a_saved_replay_goes_on_as_if_nothing_had_happened(changes, length):
         for _ in range(length):
             world.step(first)
             if len(first) and world.time[0] == 0:
-                first.learned(first.sample(0), torch.rand(64, generator=torch.Generator().manual_seed(length)))
+                first.update_priorities(
+                    first.sample(0), torch.rand(64, generator=torch.Generator().manual_seed(length))
+                )
         second = replay_of(world, seed=99, capacity=200, **changes)
         second.load_state_dict(first.state_dict())
         assert same_state(first.state_dict(), second.state_dict())
@@ -304,7 +306,7 @@ def test_a_saved_replay_goes_on_as_if_nothing_had_happened(changes, length):
         for _ in range(60):
             world.step(first)
             twin.step(second)
-            assert torch.equal(first.current(), second.current())
+            assert torch.equal(first.current_obs(), second.current_obs())
             assert len(first) == len(second)
             if len(first) and world.time[0] == 0:
                 one, two = first.sample(0), second.sample(0)
@@ -312,7 +314,7 @@ def test_a_saved_replay_goes_on_as_if_nothing_had_happened(changes, length):
                 assert torch.equal(one.batch.next_obs, two.batch.next_obs)
                 assert torch.equal(one.batch.reward, two.batch.reward)
                 for each, drawn in ((first, one), (second, two)):
-                    each.learned(drawn, torch.ones(64))
+                    each.update_priorities(drawn, torch.ones(64))
         assert same_state(first.state_dict(), second.state_dict())
 
 
@@ -327,7 +329,7 @@ def test_environments_that_begin_anew_cut_off_what_was_under_way():
         row.truncated = not row.terminated
     world.episode += 1
     world.time[:] = 0
-    loaded.cut(world.frames())
+    loaded.truncate(world.frames())
     for _ in range(6):
         world.step(loaded)
     sample = loaded.sample(0)

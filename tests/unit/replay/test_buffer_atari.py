@@ -29,7 +29,7 @@ def test_stacks_rebuilt_from_single_frames_equal_the_environments_own():
     cfg = resolve(LAYER)
     parts = build(cfg)
     collector, replay = parts.collector, parts.collector.replay
-    assert replay.keep.ring.fields["frame"].shape[1:] == (84, 84)
+    assert replay.store.ring.fields["frame"].shape[1:] == (84, 84)
     envs = [make_env(cfg.env_id, cfg.env_options) for _ in range(2)]
     shown = []
     for index, env in enumerate(envs):
@@ -39,7 +39,7 @@ def test_stacks_rebuilt_from_single_frames_equal_the_environments_own():
     collector.start()
     ends, reached = 0, [None, None]
     for _ in range(400):
-        np.testing.assert_array_equal(replay.current().numpy(), np.stack(shown))
+        np.testing.assert_array_equal(replay.current_obs().numpy(), np.stack(shown))
         _, action = collector.step(parts.warm_up_agent, parts.streams["act"])
         for index, env in enumerate(envs):
             step = env.step(action[index].numpy())
@@ -47,9 +47,9 @@ def test_stacks_rebuilt_from_single_frames_equal_the_environments_own():
             over = step.terminated or step.truncated
             shown[index] = np.array(env.reset(None)) if over else reached[index]
             ends += over
-        np.testing.assert_array_equal(replay.newest().numpy(), np.stack(reached))
+        np.testing.assert_array_equal(replay.last_next_obs().numpy(), np.stack(reached))
     assert ends >= 4, "lives are lost on the way"
-    assert replay.keep.low > 0, "and the ring has come round"
+    assert replay.store.first_sampleable_step > 0, "and the ring has come round"
     batch = replay.sample(0).batch
     assert batch.obs.shape == (1, 32, 4, 84, 84)
     assert batch.obs.dtype == torch.uint8

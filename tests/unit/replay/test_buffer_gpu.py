@@ -1,4 +1,4 @@
-"""Replay and DQN with a GPU: wherever rows are kept, the same ones are drawn, saved and learned from."""
+"""ReplayBuffer and DQN with a GPU: wherever rows are kept, the same ones are drawn, saved and learned from."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import torch
 
 from conftest import same_state
 from intrigue.config.run import resolve
-from intrigue.replay.buffer import Replay
+from intrigue.replay.buffer import ReplayBuffer
 from intrigue.run import checkpoint
 from intrigue.training.build import build
 from intrigue.training.loops import loop
@@ -37,16 +37,18 @@ LAYER = {
 def test_the_same_is_drawn_from_the_device_and_from_the_host(changes):
     cuda, cpu = torch.device("cuda"), torch.device("cpu")
     batches = []
-    for kept_on in (cuda, cpu):
+    for storage_device in (cuda, cpu):
         world = World(3, 3, seed=1)
-        replay = Replay(plan_of(**changes), world.spaces, 3, stack=3, seed=0, device=cuda, kept_on=kept_on)
-        replay.begin(world.frames())
+        replay = ReplayBuffer(
+            plan_of(**changes), world.spaces, 3, stack=3, seed=0, device=cuda, storage_device=storage_device
+        )
+        replay.reset(world.frames())
         drawn = []
         for _ in range(150):
             world.step(replay)
             if len(replay):
                 sample = replay.sample(0)
-                replay.learned(sample, torch.linspace(0.1, 2, 64, device=cuda))
+                replay.update_priorities(sample, torch.linspace(0.1, 2, 64, device=cuda))
                 drawn.append(sample.batch)
         assert drawn[-1].obs.device.type == "cuda"
         batches.append(drawn)
@@ -66,7 +68,7 @@ def test_a_run_on_the_gpu_learns_saves_and_goes_on(tmp_path, changes):
         if progress.step >= 1200:
             break
     wanted = "cpu" if changes.get("agent.replay_place") == "host" else "cuda"
-    assert first.collector.replay.keep.ring.device.type == wanted
+    assert first.collector.replay.store.ring.device.type == wanted
     checkpoint.save(tmp_path, 1, first.state_dict(), config_digest="", meta={}, keep=1)
     second.load_state_dict(checkpoint.load(tmp_path, on_skip=pytest.fail).state)
     assert same_state(first.collector.state_dict(), second.collector.state_dict())

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from conftest import same_state
 from intrigue.envs.pool.pool import PoolStep
-from intrigue.replay.host_staging import Stage
-from intrigue.replay.step_store import Taken
+from intrigue.replay.host_staging import HostStaging
+from intrigue.replay.step_store import VectorStep
 from replay_runs import World, replay_of
 
 
@@ -21,7 +21,9 @@ class Notes:
         self.taken = []
 
     def add(self, taken):
-        self.taken.append(Taken(*(each.clone() if isinstance(each, torch.Tensor) else each.copy() for each in taken)))
+        self.taken.append(
+            VectorStep(*(each.clone() if isinstance(each, torch.Tensor) else each.copy() for each in taken))
+        )
 
 
 def lived(world, length):
@@ -48,15 +50,15 @@ def test_a_piece_of_several_steps_is_the_steps_one_by_one(envs, stack, end, late
     world = World(envs, stack, seed=seed, end=end, skill=skill, late=late)
     first, taken = lived(world, sum(pieces))
     single, piecewise = (replay_of(world, capacity=capacity, order="episodes") for _ in range(2))
-    single.begin(first)
-    piecewise.begin(first)
+    single.reset(first)
+    piecewise.reset(first)
     at = 0
     for piece in pieces:
         some = taken[at : at + piece]
         for each in some:
             single.add(each)
         piecewise.extend(
-            Taken(*(torch.stack(each) if torch.is_tensor(each[0]) else np.stack(each) for each in zip(*some)))  # noqa: B905
+            VectorStep(*(torch.stack(each) if torch.is_tensor(each[0]) else np.stack(each) for each in zip(*some)))  # noqa: B905
         )
         at += piece
         assert same_state(single.state_dict(), piecewise.state_dict())
@@ -69,24 +71,24 @@ def test_a_stage_changes_nothing_of_what_is_drawn(envs, stack, end, late, capaci
     world = World(envs, stack, seed=seed, end=end, late=late)
     first, taken = lived(world, 150)
     single, staged = (replay_of(world, capacity=capacity, order="episodes", batch=16, steps=steps) for _ in range(2))
-    single.begin(first)
-    staged.begin(first)
-    stage = Stage(staged)
+    single.reset(first)
+    staged.reset(first)
+    stage = HostStaging(staged)
     for each in taken:
         single.add(each)
         nothing = np.zeros(envs, np.int32)
         # As a pool's and a policy's arrays are: written to again with the next step, or while actions are chosen.
-        seen = (each.frames, each.reached, each.reward, each.terminated, each.truncated, each.valid, nothing)
+        seen = (each.frames, each.next_frames, each.reward, each.terminated, each.truncated, each.valid, nothing)
         step, action = PoolStep(*(np.array(part) for part in seen)), np.array(each.action)
         over = bool(((each.terminated | each.truncated) & each.valid).any())
-        assert stage.expect(action, step) == over
+        assert stage.push(action, step) == over
         action.fill(0)
-        stage.forget()
-        assert stage.drawable == len(single)
+        stage.evict()
+        assert stage.num_sampleable == len(single)
         if len(single):
             one, two = single.sample(0), staged.sample(0)
             assert all(map(torch.equal, one.batch.tensors(), two.batch.tensors()))
-        stage.catch_up()
+        stage.copy_pending()
         for part in step:
             part.fill(1)
     stage.flush()

@@ -31,7 +31,7 @@ def test_a_replays_figure_is_what_it_takes(stack: int, priority: float) -> None:
     world = World(3, stack, skill=2)
     order = "transitions" if priority else "episodes"
     replay = replay_of(world, capacity=1000, priority=priority, order=order)
-    tensors = [replay.keep.ring.packed, replay.keep.grid]
+    tensors = [replay.store.ring.packed, replay.store.grid]
     tensors += [replay.priorities.tree.nodes] if replay.priorities else []
     tensors += replay.episodes.table if replay.episodes is not None else []
     held = sum(each.nbytes for each in tensors)

@@ -16,8 +16,8 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from intrigue.replay.buffer import Replay
-from intrigue.replay.ring import Layout, Rows, WordRows, fits
+from intrigue.replay.buffer import ReplayBuffer
+from intrigue.replay.ring import Layout, RowReader, WordRowReader, fits_words
 from intrigue.replay.sampling import EpisodeTable, draw_windows
 from intrigue.replay.windows import as_tuples
 from intrigue.training.stacked.modules import fuse_for_seeds, stack_modules
@@ -28,15 +28,15 @@ from intrigue.types import Extras, Transitions
 class Shelves:
     """Draws windows, as tuples, from the finished episodes of S replays, whose memory becomes rows of one stack."""
 
-    def __init__(self, replays: Sequence[Replay], *, compiled: bool) -> None:
-        plan, keep = replays[0].plan, replays[0].keep
+    def __init__(self, replays: Sequence[ReplayBuffer], *, compiled: bool) -> None:
+        plan, store = replays[0].plan, replays[0].store
         self._plan, self._count = plan, len(replays)
         self._stacked = stack_modules([_Shelf(each) for each in replays])
         for each in replays:
-            each.keep.moved()
-        packed, layout = self._stacked.fixed["packed"], keep.ring.layout
-        fused = compiled and fits(layout)
-        self._rows: Rows = (_SideBySideWords if fused else _SideBySide)(packed, layout, plan.batch)
+            each.store.rebind_storage()
+        packed, layout = self._stacked.fixed["packed"], store.ring.layout
+        fused = compiled and fits_words(layout)
+        self._rows: RowReader = (_SideBySideWords if fused else _SideBySide)(packed, layout, plan.batch)
         self._fetched = fuse_for_seeds(self._plain_fetched) if fused else self._plain_fetched
 
     @torch.no_grad()
@@ -71,12 +71,16 @@ class _Shelf(nn.Module):
     ends: Tensor
     bounds: Tensor
 
-    def __init__(self, replay: Replay) -> None:
+    def __init__(self, replay: ReplayBuffer) -> None:
         super().__init__()
         assert replay.episodes is not None
-        self._plan, keep = replay.plan, replay.keep
-        self._span = keep.span
-        for name, tensor in {"packed": keep.ring.packed, "grid": keep.grid, **replay.episodes.table._asdict()}.items():
+        self._plan, store = replay.plan, replay.store
+        self._span = store.span
+        for name, tensor in {
+            "packed": store.ring.packed,
+            "grid": store.grid,
+            **replay.episodes.table._asdict(),
+        }.items():
             self.register_buffer(name, tensor, persistent=False)
 
     def starts(self, chance: Tensor) -> Tensor:
@@ -85,7 +89,7 @@ class _Shelf(nn.Module):
         return self.grid[drawn.step % self._span, drawn.env]
 
 
-class _SideBySide(Rows):
+class _SideBySide(RowReader):
     """Rows of S rings of one size, one ring after the other: of row numbers (S·B,), the first B are of the first."""
 
     def __init__(self, packed: Tensor, layout: Layout, batch: int) -> None:
@@ -101,5 +105,5 @@ class _SideBySide(Rows):
 
 
 @final
-class _SideBySideWords(_SideBySide, WordRows):
+class _SideBySideWords(_SideBySide, WordRowReader):
     """The same, as words."""

@@ -24,7 +24,7 @@ from intrigue.envs.pool.pool import PoolStep
 from intrigue.errors import RunError, of_seed
 from intrigue.ops.execution import captures
 from intrigue.ops.triton_support import triton_works
-from intrigue.replay.host_staging import Stage
+from intrigue.replay.host_staging import HostStaging
 from intrigue.replay.plan import updates_due
 from intrigue.rewards.mix import Mix
 from intrigue.spaces import Array
@@ -57,7 +57,7 @@ class Cohort:
         self._update = Update(parts, self._agents, captured=captured, compiled=fusible or mode == "compile")
         self._explorers = Explorers(parts, self._agents, device, captured=captured, compiled=fusible)
         self._ready = torch.cuda.Event() if device.type == "cuda" else None
-        self._stages = [Stage(each.collector.replay) for each in parts]
+        self._stages = [HostStaging(each.collector.replay) for each in parts]
         self._episodes: list[list[Episode]] = [[] for _ in parts]
         self._late: list[PoolStep] = []
         """Each seed's last step, where it is not written down yet."""
@@ -67,7 +67,7 @@ class Cohort:
         self._remembered = [0.0] * len(parts)
         self._began, self._stepping = time.monotonic(), 0.0
         for row, each in enumerate(parts):
-            self._explorers.obs[row] = each.collector.replay.current().cpu().numpy()
+            self._explorers.obs[row] = each.collector.replay.current_obs().cpu().numpy()
         self._mark_ready()
 
     @property
@@ -145,7 +145,7 @@ class Cohort:
             with self._named(part):
                 now = collector.pool.receive(0)
             collector.step_count += self.num_envs
-            stage.expect(action, now)
+            stage.push(action, now)
             self._explorers.obs[row] = now.obs
             self._late.append(now)
 
@@ -153,7 +153,7 @@ class Cohort:
         """Write down the last step: environments' arrays hold it until the next one is sent."""
         rows = slice(0, self.num_envs)
         for row, now in enumerate(self._late):
-            self._stages[row].catch_up()
+            self._stages[row].copy_pending()
             collector = self.parts[row].collector
             self._episodes[row] += collector.episodes.note(collector.step_count, rows, now)
         self._late.clear()
@@ -164,8 +164,8 @@ class Cohort:
         if not due:
             return 0
         for stage in self._stages:
-            stage.forget()  # first: what is forgotten with this step may have been all that could be drawn
-        drawable = [stage.drawable for stage in self._stages]
+            stage.evict()  # first: what is forgotten with this step may have been all that could be drawn
+        drawable = [stage.num_sampleable for stage in self._stages]
         if not self._can_draw(drawable):
             return 0
         self._updated_at = self.step_count
@@ -215,9 +215,9 @@ def refusal(parts: ReplayParts, warmup_steps: int) -> str | None:
     if not isinstance(agent, DDPG):
         return f"the agent is no DDPG but a {type(agent).__name__}"
     replay = collector.replay
-    if replay.keep.ring.device != replay.device:
+    if replay.store.ring.device != replay.device:
         return "the replay is not where the networks are"
-    if replay.keep.stack:
+    if replay.store.stack:
         return "observations are stacked frames"
     if len(collector.pool.groups) > 1:
         return "the environments step in groups"
@@ -230,7 +230,7 @@ def refusal(parts: ReplayParts, warmup_steps: int) -> str | None:
 
 def _bonus_refusal(curiosity: Curiosity) -> str | None:
     cfg = curiosity.cfg
-    if not curiosity.reward.together:
+    if not curiosity.reward.traits.vmappable:
         return "the bonus cannot be computed for several seeds at once"
     problems = {
         "it learns in several passes (--curiosity.epochs, minibatches, update-fraction)": cfg.epochs != 1

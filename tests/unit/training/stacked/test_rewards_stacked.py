@@ -1,6 +1,6 @@
-"""What rewards with `together` promise: several seeds at once give what each gives alone, and nothing waits.
+"""What rewards with `Traits.vmappable` promise: several seeds at once give what each gives alone, and nothing waits.
 
-Every registered reward is asked, with all its variants; a new one that says `together` is covered without an edit here.
+Every registered reward is asked, with all its variants; a new one that says so is covered without an edit here.
 """
 
 from __future__ import annotations
@@ -91,8 +91,8 @@ def named(case: tuple[str, dict[str, object]]) -> str:
     return "-".join([case[0], *map(str, case[1].values())])[:60]
 
 
-CASES = [case for case in every_case() if build(*case, seed=0).together]
-together = pytest.mark.parametrize(("name", "options"), CASES, ids=map(named, CASES))
+CASES = [case for case in every_case() if build(*case, seed=0).traits.vmappable]
+vmappable = pytest.mark.parametrize(("name", "options"), CASES, ids=map(named, CASES))
 
 
 def assert_near(found: Tensor, wanted: Tensor, what: str, most: float = 1e-10) -> None:
@@ -134,7 +134,7 @@ def told(stacked: Stacked, batch: Prepared) -> list[Draw]:
 
 
 def encoded(reward: IntrinsicReward, batch: Prepared) -> Prepared:
-    return batch if reward.frozen is None else Encoded.of(batch, *reward.frozen.pair(batch))
+    return batch if reward.frozen_encoder is None else Encoded.of(batch, *reward.frozen_encoder.encode_pair(batch))
 
 
 def step_alone(
@@ -171,7 +171,7 @@ def test_the_rewards_of_urlb_are_among_them():
 
 
 @pytest.mark.parametrize("count", [1, SEEDS])
-@together
+@vmappable
 def test_seeds_together_give_what_each_gives_alone(name, options, count):
     """Two whole steps: what the second scores hangs on what the first learned and observed."""
     rewards = [build(name, options, seed) for seed in range(count)]
@@ -199,7 +199,7 @@ def test_seeds_together_give_what_each_gives_alone(name, options, count):
             assert torch.equal(rngs[seed].get_state(), own[seed].get_state()), "as many draws as alone"
 
 
-@together
+@vmappable
 def test_nothing_waits_for_the_device(name, options):
     rewards = [build(name, options, seed) for seed in range(SEEDS)]
     stacked = stack_modules(rewards)
@@ -226,7 +226,7 @@ class Kernels(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-@together
+@vmappable
 def test_one_seed_is_computed_as_without_a_stack(name, options):
     """The very same operations, and none that waits either."""
     reward = build(name, options, 0)
@@ -258,7 +258,7 @@ def test_seeds_do_not_leak_into_each_other():
     [("nnm", {"source": "knn", "memory": 64}), ("mix", {"expression": "nnm(source='knn', memory=64) + rnd"})],
 )
 def test_settings_that_need_the_host_say_so(name, options):
-    assert not build(name, options, 0).together
+    assert not build(name, options, 0).traits.vmappable
 
 
 def test_pixels_are_never_together():
@@ -268,4 +268,4 @@ def test_pixels_are_never_together():
         if entry.cls.refusal(entry.config(**{**entry.defaults, **options}), spaces) is None and (
             options.get("encoder") != "identity"  # which takes no pixels at all
         ):
-            assert not build(name, options, 0, spaces).together, name
+            assert not build(name, options, 0, spaces).traits.vmappable, name

@@ -205,7 +205,7 @@ def test_with_overlap_the_actor_of_one_update_ago_explores(made):
 def test_a_loss_that_is_not_finite_changes_no_weight_and_stops_the_run(made, seeds):
     parts = [made("scratch-urlb", seed) for seed in seeds]
     trained(parts, 40)
-    ring = parts[-1].collector.replay.keep.ring
+    ring = parts[-1].collector.replay.store.ring
     ring.fields["reward"].fill_(float("nan"))
     before = [{name: value.clone() for name, value in numbers(each).items() if "critic" in name} for each in parts]
     cohort = Cohort(parts)

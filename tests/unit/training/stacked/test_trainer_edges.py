@@ -69,7 +69,7 @@ def test_each_seed_says_what_its_own_replay_holds(made):  # noqa: F811
 def test_a_loss_that_is_not_finite_is_named_by_its_seed(made):  # noqa: F811
     parts = [made("scratch-urlb", seed) for seed in SEEDS]
     trained(parts, 40)
-    parts[1].collector.replay.keep.ring.fields["reward"].fill_(float("nan"))
+    parts[1].collector.replay.store.ring.fields["reward"].fill_(float("nan"))
     cohort = Cohort(parts)
     cohort.step()
     cohort.step()
