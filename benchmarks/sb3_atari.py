@@ -29,7 +29,7 @@ import torch
 from intrigue.bench.machine import machine
 from intrigue.config.run import resolve
 from intrigue.training.build import build
-from intrigue.training.on_policy import rollout
+from intrigue.training.on_policy import train_on_policy
 from intrigue.training.parts import Parts
 
 GAME = "Breakout"
@@ -61,7 +61,7 @@ def ours() -> tuple[Parts, Turn]:
     )
     parts = build(config)
     parts.collector.start()
-    steps = rollout(parts, 0)
+    steps = train_on_policy(parts, 0)
 
     def turn() -> None:
         for _ in range(STEPS):

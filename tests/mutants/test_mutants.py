@@ -98,7 +98,7 @@ MUTANTS = {
     "curiosity learns before it scores": Mutant(
         "curiosity/curiosity.py",
         "        raw, parts =",
-        "        with torch.enable_grad():\n            self.learner.fit(prepared)\n        raw, parts =",
+        "        with torch.enable_grad():\n            self.trainer.fit(prepared)\n        raw, parts =",
         "tests/unit/curiosity/test_curiosity.py",
     ),
     "a stream ignores its seed": Mutant(

@@ -19,8 +19,8 @@ from intrigue.run.loop import mean_of, next_mark, next_stop
 from intrigue.run.names import original_text, seed_name, seed_of, seeds_stem
 from intrigue.run.seed_folder import seed_runs
 from intrigue.seeding import MOST_SEEDS, parse_seeds
-from intrigue.training.build import build, crew_of
-from intrigue.training.loops import apart_because, loop_all
+from intrigue.training.build import build, pool_config_for
+from intrigue.training.loops import train_all, why_not_together
 
 REPLAY = {
     "env": "dmc/pendulum_swingup",
@@ -139,7 +139,7 @@ def made():
 def seen_at(parts, stops, last):
     """What a loop gave until `last`."""
     seen = []
-    for progresses in loop_all(parts, 0, stops):
+    for progresses in train_all(parts, 0, stops):
         seen.append(progresses)
         if progresses[0].step >= last:
             break
@@ -174,7 +174,7 @@ def test_stops_that_come_nearer_are_heeded_at_the_next_step(made):
     def stops(step):
         return step + 1 if parts[0].collector.step_count >= 40 else 10**9  # as when a signal arrives
 
-    both = next(iter(loop_all(parts, 0, stops)))
+    both = next(iter(train_all(parts, 0, stops)))
     assert [each.step for each in both] == [40, 40]
 
 
@@ -188,20 +188,23 @@ def test_a_failure_is_named_by_its_seed_and_keeps_its_kind():
 def test_seeds_side_by_side_step_in_processes_of_their_own_on_any_core():
     """Alone a run keeps what was asked for; every seed of several would be pinned to the same first core."""
     here, pinned = small(**{"pool.workers": 0}), small(**{"pool.workers": 2, "pool.pin": True})
-    assert [crew_of(cfg, 1) for cfg in (here, pinned)] == [here.pool, pinned.pool]
-    assert [(crew.workers, crew.pin) for crew in (crew_of(here, 3), crew_of(pinned, 3))] == [(1, False), (2, False)]
+    assert [pool_config_for(cfg, 1) for cfg in (here, pinned)] == [here.pool, pinned.pool]
+    assert [(crew.workers, crew.pin) for crew in (pool_config_for(here, 3), pool_config_for(pinned, 3))] == [
+        (1, False),
+        (2, False),
+    ]
 
 
 def test_why_seeds_do_not_learn_together(made):
     cfg = small()
     parts = made()
-    assert apart_because(cfg, parts, 8) is None
+    assert why_not_together(cfg, parts, 8) is None
     parts.footprint = replace(parts.footprint, bytes=10**17)
-    assert "together their replays need 1,600 PB, cpu has " in apart_because(cfg, parts, 8)
+    assert "together their replays need 1,600 PB, cpu has " in why_not_together(cfg, parts, 8)
     rollouts = resolve(TINY)
     ppo = build(rollouts)
     try:
-        assert "'ppo' learns from its rollouts" in apart_because(rollouts, ppo, 2)
+        assert "'ppo' learns from its rollouts" in why_not_together(rollouts, ppo, 2)
     finally:
         ppo.close()
 

@@ -83,7 +83,7 @@ class DDPGConfig:
         return []
 
 
-class Rows(NamedTuple):
+class FlatBatch(NamedTuple):
     """What DDPG learns from, each (B, ...)."""
 
     obs: Tensor
@@ -94,7 +94,7 @@ class Rows(NamedTuple):
     discount: Tensor
     """Of the value of what follows; 0 where nothing does."""
     next_obs: Tensor
-    counts: Tensor
+    valid: Tensor
     """1 where the row is a transition, else 0."""
 
 
@@ -176,15 +176,15 @@ class DDPG(ReplayAgent):
         """The actor's action, with noise while exploring."""
         if not explore:
             return Acted(self._scaled(self.actor(obs, skill)), {})
-        return Acted(self.explore(obs, skill, rng), {})
+        return Acted(self.act_with_noise(obs, skill, rng), {})
 
     @torch.no_grad()
-    def explore(self, obs: Tensor, skill: Tensor, rng: Generator | Draws) -> Tensor:
+    def act_with_noise(self, obs: Tensor, skill: Tensor, rng: Generator | Draws) -> Tensor:
         """Actions (N, A) with noise."""
-        return self.explored(obs, skill, normal((len(obs), len(self.middle)), rng, obs.dtype))
+        return self.act_with_drawn_noise(obs, skill, normal((len(obs), len(self.middle)), rng, obs.dtype))
 
     @torch.no_grad()
-    def explored(self, obs: Tensor, skill: Tensor, drawn: Tensor) -> Tensor:
+    def act_with_drawn_noise(self, obs: Tensor, skill: Tensor, drawn: Tensor) -> Tensor:
         """Actions with this standard normal noise."""
         unit = (self.actor if self.behaviour is None else self.behaviour)(obs, skill)
         return self._scaled((unit + self.cfg.noise * drawn).clamp(EDGE - 1, 1 - EDGE))
@@ -199,20 +199,20 @@ class DDPG(ReplayAgent):
     ) -> Metrics:
         """One step of critic, actor and target on tuples (1, B) and the rewards given for them."""
         (stream,) = streams
-        rows = self.rows(batch, stream.weight * stream.reward, extras)
+        rows = self.flatten_batch(batch, stream.weight * stream.reward, extras)
         noise = normal((2, *rows.action.shape), rng, rows.action.dtype)
-        self.follow()
+        self.sync_behaviour_policy()
         noted = self.learn(*rows, noise)
         self.critic_step.check()
         self.actor_step.check()
         return dict(zip(NOTED, noted.tolist(), strict=True))
 
-    def rows(self, batch: Transitions, reward: Tensor, extras: Extras) -> Rows:
+    def flatten_batch(self, batch: Transitions, reward: Tensor, extras: Extras) -> FlatBatch:
         """The tuples (1, B) as `learn` wants them."""
         obs, skill = batch.obs.flatten(0, 1), batch.skill.flatten(0, 1)
         unit = (batch.action - self.middle) / self.reach
         discount = extras["discount"] if "discount" in extras else torch.full_like(reward, self.cfg.discount)
-        return Rows(
+        return FlatBatch(
             obs,
             skill.to(obs.dtype),
             unit.flatten(0, 1).to(obs.dtype),
@@ -223,7 +223,7 @@ class DDPG(ReplayAgent):
         )
 
     @torch.no_grad()
-    def follow(self) -> None:
+    def sync_behaviour_policy(self) -> None:
         """Explore as the actor is now until it has learned twice more; nothing where the actor itself explores."""
         if self.behaviour is not None:
             torch._foreach_copy_([*self.behaviour.parameters()], [*self.actor.parameters()])
@@ -236,15 +236,15 @@ class DDPG(ReplayAgent):
         reward: Tensor,
         discount: Tensor,
         next_obs: Tensor,
-        counts: Tensor,
+        valid: Tensor,
         noise: Tensor,
     ) -> Tensor:
-        """What is noted of one update, (3,), on rows (B, ...) of which those with `counts` 1 are transitions.
+        """What is noted of one update, (3,), on rows (B, ...) of which those with `valid` 1 are transitions.
 
         `noise` (2, B, A) is standard normal: for the target's action and for the actor's.
         """
-        first = self.critic_step(obs, skill, action, reward, discount, next_obs, counts, noise[0])
-        second = self.actor_step(obs, skill, counts, noise[1])
+        first = self.critic_step(obs, skill, action, reward, discount, next_obs, valid, noise[0])
+        second = self.actor_step(obs, skill, valid, noise[1])
         with torch.no_grad():
             slow: list[Tensor] = [*self.target.parameters()]
             fast: list[Tensor] = [*self.critic.parameters()]
@@ -259,14 +259,14 @@ class DDPG(ReplayAgent):
         reward: Tensor,
         discount: Tensor,
         next_obs: Tensor,
-        counts: Tensor,
+        valid: Tensor,
         noise: Tensor,
     ) -> tuple[Tensor, Tensor]:
         """Both values' squared errors, and with them the mean value."""
         value = self.next_value(next_obs, skill, noise)
-        return self.value_loss(self.values(obs, skill, action), reward, discount, value, counts)
+        return self.critic_loss_from_q(self.q_values(obs, skill, action), reward, discount, value, valid)
 
-    def values(self, obs: Tensor, skill: Tensor, action: Tensor) -> Tensor:
+    def q_values(self, obs: Tensor, skill: Tensor, action: Tensor) -> Tensor:
         """Both values (2, B) of what was done."""
         values: Tensor = self.critic(obs, skill, action)
         return values
@@ -287,29 +287,31 @@ class DDPG(ReplayAgent):
         values: Tensor = self.target(obs, skill, action)
         return values.amin(0)
 
-    def value_loss(
-        self, values: Tensor, reward: Tensor, discount: Tensor, next_value: Tensor, counts: Tensor
+    def critic_loss_from_q(
+        self, values: Tensor, reward: Tensor, discount: Tensor, next_value: Tensor, valid: Tensor
     ) -> tuple[Tensor, Tensor]:
         """The critic's loss where what was done (2, B) and what follows (B,) are valued already."""
         wanted = reward + discount * next_value  # (B,)
-        share = counts / counts.sum().clamp_min(1)
+        share = valid / valid.sum().clamp_min(1)
         loss = ((values - wanted).square() * share).sum()
         return loss, torch.stack([loss, (values * share).sum() / 2])
 
-    def actor_loss(self, obs: Tensor, skill: Tensor, counts: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+    def actor_loss(self, obs: Tensor, skill: Tensor, valid: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
         """How little the smaller value of the actor's actions is."""
-        return self.proposal_loss(self.proposed(obs, skill, noise), obs, skill, counts)
+        return self.actor_loss_from_actions(self.actor_actions(obs, skill, noise), obs, skill, valid)
 
-    def proposed(self, obs: Tensor, skill: Tensor, noise: Tensor) -> Tensor:
+    def actor_actions(self, obs: Tensor, skill: Tensor, noise: Tensor) -> Tensor:
         """The actions (B, A) that the actor is to be judged by."""
         return self._noisy(self.actor(obs, skill), noise)
 
-    def proposal_loss(self, action: Tensor, obs: Tensor, skill: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
+    def actor_loss_from_actions(
+        self, action: Tensor, obs: Tensor, skill: Tensor, valid: Tensor
+    ) -> tuple[Tensor, Tensor]:
         """The actor's loss where its actions are there already."""
         # The critic only judges here: without gradients of its own weights.
         judge = {name: weight.detach() for name, weight in self.critic.named_parameters()}
         value = torch.minimum(*functional_call(self.critic, judge, (obs, skill, action)))
-        loss = -(value * counts / counts.sum().clamp_min(1)).sum()
+        loss = -(value * valid / valid.sum().clamp_min(1)).sum()
         return loss, loss.unsqueeze(0)
 
     def _noisy(self, unit: Tensor, noise: Tensor) -> Tensor:

@@ -21,8 +21,8 @@ from typing import Protocol
 from intrigue.agents.ddpg import DDPG
 from intrigue.bench.timing import PhaseClock
 from intrigue.replay.plan import updates_due
-from intrigue.training.off_policy import Clock, ReplayParts, _update
-from intrigue.training.stacked.trainer import Cohort, refusal
+from intrigue.training.off_policy import PhaseTimer, ReplayParts, _update
+from intrigue.training.stacked.trainer import StackedTrainer, why_not_stackable
 
 PHASES = ("step", "act", "keep", "draw", "bonus", "agent")
 
@@ -80,7 +80,7 @@ class OneByOne:
     def update(self) -> None:
         """One update of every seed by itself."""
         for each in self.parts:
-            _update(each, Clock())
+            _update(each, PhaseTimer())
 
 
 class Together:
@@ -94,16 +94,16 @@ class Together:
             # Beyond the random steps, so that the policies act.
             each.collector.step_count = max(each.collector.step_count, each.agent.plan.learning_starts)
         self.clock = PhaseClock(parts[0].collector.replay.device)
-        self.cohort = Cohort(parts)
-        self.staleness = 1 if self.cohort._explorers.overlap else 0
-        self.clock.watch("update", self.cohort, "_begin_update")
+        self.trainer = StackedTrainer(parts)
+        self.staleness = 1 if self.trainer._explorers.overlap else 0
+        self.clock.watch("update", self.trainer, "_begin_update")
         for name in ("begin", "actions"):
-            self.clock.watch("act", self.cohort._explorers, name, host=True)
+            self.clock.watch("act", self.trainer._explorers, name, host=True)
         if self.clock.device.type == "cuda":
-            for name in ("_receive", "_catch_up"):
-                self.clock.watch("step", self.cohort, name, host=True)
+            for name in ("_receive", "_record_pending"):
+                self.clock.watch("step", self.trainer, name, host=True)
             return
-        for each, stage in zip(parts, self.cohort._stages, strict=True):
+        for each, stage in zip(parts, self.trainer._stages, strict=True):
             for name in ("push", "copy_pending"):
                 self.clock.watch("keep", stage, name)
             for name in ("send", "receive"):
@@ -111,16 +111,16 @@ class Together:
 
     def advance(self) -> int:
         """One step of every environment of every seed, and as many updates as begin with it."""
-        before = self.cohort._update.count
-        self.cohort.step()
-        return self.cohort._update.count - before
+        before = self.trainer._update.count
+        self.trainer.step()
+        return self.trainer._update.count - before
 
     def update(self) -> None:
         """One update of every seed by itself."""
-        self.cohort._learn(1)
+        self.trainer._learn(1)
 
 
 def engine_of(parts: Sequence[ReplayParts]) -> Engine:
     """What `intrigue train` would train these with."""
-    apart = any(refusal(each, 0) is not None for each in parts)
+    apart = any(why_not_stackable(each, 0) is not None for each in parts)
     return OneByOne(parts) if apart else Together(parts)

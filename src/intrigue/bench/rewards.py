@@ -77,13 +77,13 @@ def cost(name: str, space: str, batch: Transitions, rest: float, device: torch.d
 
     def score() -> tuple[Prepared, Parts]:
         with torch.no_grad(), exact_float32():
-            prepared = curiosity.encoded(batch)
+            prepared = curiosity.encode(batch)
             return prepared, curiosity.reward.score_parts(prepared)[1]
 
     prepared, parts = score()
 
     def learn() -> None:
-        curiosity.learner.fit(prepared)
+        curiosity.trainer.fit(prepared)
         with torch.no_grad():
             curiosity.reward.observe(prepared, parts)
 

@@ -26,7 +26,7 @@ from intrigue.config.run import RunConfig
 from intrigue.envs.pool.config import worker_count
 from intrigue.replay.plan import ReplayPlan, updates_due
 from intrigue.run.driver import settled
-from intrigue.training.build import build, crew_of
+from intrigue.training.build import build, pool_config_for
 from intrigue.training.off_policy import ReplayParts
 from intrigue.training.pool_prestart import PoolsAhead
 
@@ -100,7 +100,7 @@ def measured(
             "staleness_updates": engine.staleness,
             "seeds": list(seeds),
             "envs": envs,
-            "workers": worker_count(crew_of(cfg, len(seeds))),
+            "workers": worker_count(pool_config_for(cfg, len(seeds))),
             "train_every": plan.train_every,
             "start_seconds": started,
             "ceiling_before": before,
@@ -227,7 +227,7 @@ def _replay_parts(stack: contextlib.ExitStack, configs: Sequence[RunConfig]) -> 
     found: list[ReplayParts] = []
     with PoolsAhead((), beside=len(configs)) as pools:
         for cfg in configs:
-            parts = stack.enter_context(contextlib.closing(build(cfg, beside=len(configs), pools=pools)))
+            parts = stack.enter_context(contextlib.closing(build(cfg, concurrent_runs=len(configs), pools=pools)))
             assert isinstance(parts, ReplayParts)
             found.append(parts)
             if cfg is configs[0]:

@@ -63,7 +63,7 @@ def phases(parts: Parts, rollouts: int, told: Callable[[int], None]) -> Phases:
         began = clock()
         while not collector.full:
             collector.step(parts.agent, parts.streams["act"])
-            parts.curiosity.look_ahead(collector.shown, collector.cursor)
+            parts.curiosity.prefetch_features(collector.observations, collector.cursor)
         batch, extras = collector.take()
         filled = clock()
         rewards = parts.curiosity.step_batch(batch)
@@ -87,10 +87,10 @@ def _score_seconds(parts: Parts, batch: Transitions, clock: Callable[[], float],
     curiosity, taken = parts.curiosity, []
     for _ in range(SCORINGS):
         if ahead:
-            curiosity.look_ahead(batch.obs, len(batch.obs))
+            curiosity.prefetch_features(batch.obs, len(batch.obs))
         began = clock()
         with torch.no_grad(), exact_float32():
-            curiosity.reward.score_parts(curiosity.encoded(batch))
+            curiosity.reward.score_parts(curiosity.encode(batch))
         taken.append(clock() - began)
     return sorted(taken)[SCORINGS // 2]
 

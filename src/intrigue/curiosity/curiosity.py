@@ -21,8 +21,8 @@ import torch
 from torch import Tensor, nn
 
 from intrigue.config.curiosity import CuriosityConfig, split_options
-from intrigue.curiosity.prefetch import EncodingsAhead
-from intrigue.curiosity.trainer import Learner
+from intrigue.curiosity.prefetch import FeaturePrefetcher
+from intrigue.curiosity.trainer import RewardTrainer
 from intrigue.errors import ConfigError, Problem
 from intrigue.nn.encoders import encode_action, encode_next_obs
 from intrigue.nn.feature_noise import FeatureNoise
@@ -119,7 +119,7 @@ class Curiosity(nn.Module):
         self.obs_moments = RunningMoments(spaces.obs.shape)
         self.scale = ValueScale() if cfg.scale == "value" else ReturnScale(cfg.scale_discount)
         self.to(device)
-        self._ahead = EncodingsAhead()
+        self._ahead = FeaturePrefetcher()
         self.streams = Streams(seed, device)
         self.execute("plain")
         for module in self.reward.modules():
@@ -130,7 +130,7 @@ class Curiosity(nn.Module):
 
     def execute(self, mode: Mode) -> None:
         """How the reward's models learn from now on (`intrigue.ops.execution`); to be said before the first batch."""
-        self.learner = Learner(self.reward, self.cfg, self.streams["reward"], (self.streams["noise"],), mode)
+        self.trainer = RewardTrainer(self.reward, self.cfg, self.streams["reward"], (self.streams["noise"],), mode)
 
     def step(
         self,
@@ -170,17 +170,17 @@ class Curiosity(nn.Module):
         check_skill(self.skills, batch.skill)
         check_shapes(batch, self.spaces, self.skills.width if self.skills else 0)
         if self.cfg.idle:
-            return self._mix(batch, torch.zeros_like(batch.reward, dtype=torch.float32), 0.0)
+            return self._finish_step(batch, torch.zeros_like(batch.reward, dtype=torch.float32), 0.0)
         with exact_float32():
-            prepared, raw, parts = self.scored(batch)
+            prepared, raw, parts = self.prepare_and_score(batch)
         check_finite("the intrinsic reward", raw)
-        loss = self.learner.fit(prepared)
+        loss = self.trainer.fit(prepared)
         with torch.no_grad(), exact_float32():
             self.reward.observe(prepared, parts)
         if self.cfg.obs_moments == "running" and self.cfg.obs_norm != "none":
             self.obs_moments.observe(batch.next_obs[batch.valid])
             self._ahead.forget()
-        step = self._mix(batch, raw, loss)
+        step = self._finish_step(batch, raw, loss)
         step.metrics.update({f"intrinsic/part/{name}": float(part.mean()) for name, part in parts.items()})
         if self.cfg.feature_noise:
             step.metrics["intrinsic/feature_std"] = float(self.reward.noise.spread)
@@ -192,7 +192,7 @@ class Curiosity(nn.Module):
         self.obs_moments.observe(_tensor(encoded, self.obs_moments.mean.device))
         self._ahead.forget()
 
-    def look_ahead(self, obs: Tensor, count: int) -> None:
+    def prefetch_features(self, obs: Tensor, count: int) -> None:
         """The first `count` steps of a rollout's observations (T, N, *obs) are there, and will be those of a batch.
 
         Nothing hangs on whether this is said, but when a GPU that has nothing else to do encodes them.
@@ -200,7 +200,7 @@ class Curiosity(nn.Module):
         if self._encodes_pictures:
             self._ahead.look(obs, count, self._encode)
 
-    def encoded(self, batch: Transitions) -> Prepared:
+    def encode(self, batch: Transitions) -> Prepared:
         """The batch as `score`, `loss` and `observe` take it: prepared, or encoded by a network that never learns.
 
         To be called where float32 is exact.
@@ -261,22 +261,22 @@ class Curiosity(nn.Module):
         return normal.clamp_(-cfg.obs_clip, cfg.obs_clip) if cfg.obs_clip else normal
 
     @torch.no_grad()
-    def scored(self, batch: Transitions) -> tuple[Prepared, Tensor, Parts]:
+    def prepare_and_score(self, batch: Transitions) -> tuple[Prepared, Tensor, Parts]:
         """The first two of the five steps: the batch as rewards see it, the raw bonus (T, N), and its parts.
 
         To be called where float32 is exact.
         """
-        prepared = self.encoded(batch)
-        return prepared, *self.bonus(prepared)
+        prepared = self.encode(batch)
+        return prepared, *self.compute_bonus(prepared)
 
     @torch.no_grad()
-    def bonus(self, prepared: Prepared) -> tuple[Tensor, Parts]:
-        """The second of the five steps alone, on what `encoded` gave."""
+    def compute_bonus(self, prepared: Prepared) -> tuple[Tensor, Parts]:
+        """The second of the five steps alone, on what `encode` gave."""
         raw, parts = self.reward.score_parts(prepared)
         return raw.to(torch.float32) * prepared.valid, parts
 
     @torch.no_grad()
-    def mixed(self, batch: Transitions, raw: Tensor, coefficient: float) -> Mixed:
+    def mix(self, batch: Transitions, raw: Tensor, coefficient: float) -> Mixed:
         """The last two: the scale moves on, and bonus and task reward become one. Reads nothing back from a device."""
         cfg = self.cfg
         extrinsic = batch.reward.float()
@@ -296,10 +296,10 @@ class Curiosity(nn.Module):
         bonus = raw / scale
         return Mixed(coefficient * bonus + cfg.ext_coef * extrinsic, bonus, extrinsic, scale)
 
-    def _mix(self, batch: Transitions, raw: Tensor, loss: float) -> RewardStep:
+    def _finish_step(self, batch: Transitions, raw: Tensor, loss: float) -> RewardStep:
         cfg, coefficient = self.cfg, self.coefficient()
         self.steps_seen += raw.numel()
-        mixed = self.mixed(batch, raw, coefficient)
+        mixed = self.mix(batch, raw, coefficient)
         if cfg.streams == "two":
             streams = [
                 Stream("extrinsic", mixed.extrinsic, cfg.ext_coef),
@@ -324,7 +324,7 @@ class Curiosity(nn.Module):
         """Everything: networks, optimiser, moments, scale, memories, coefficient position, random streams."""
         return {
             "modules": {name: value.detach().clone() for name, value in super().state_dict(*args, **kwargs).items()},
-            "learner": self.learner.state_dict(),
+            "learner": self.trainer.state_dict(),
             "streams": self.streams.state_dict(),
             "steps_seen": self.steps_seen,
         }
@@ -338,7 +338,7 @@ class Curiosity(nn.Module):
             )
         super().load_state_dict(state_dict["modules"], strict, assign)
         self._ahead.forget()
-        self.learner.load_state_dict(state_dict["learner"])
+        self.trainer.load_state_dict(state_dict["learner"])
         self.streams.load_state_dict(state_dict["streams"])
         self.steps_seen = int(state_dict["steps_seen"])
 

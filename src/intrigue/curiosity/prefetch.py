@@ -30,7 +30,7 @@ class _Piece(NamedTuple):
 
 
 @final
-class EncodingsAhead:
+class FeaturePrefetcher:
     """The encodings of one rollout's states (T, N, *obs) after another's; `encode` makes (..., D) of (..., *obs)."""
 
     def __init__(self, devices: tuple[str, ...] = ("cuda",)) -> None:

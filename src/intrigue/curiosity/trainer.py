@@ -21,7 +21,7 @@ REFUSAL = (
 ADAM_EPS = 1e-8  # torch's and TensorFlow's default, which Disagreement, RND and URLB leave alone
 
 
-class Learner:
+class RewardTrainer:
     """Minimises `reward.loss` over the rows of each batch.
 
     `rng` orders the rows and is what the loss draws from; `others` are further generators it may draw from.

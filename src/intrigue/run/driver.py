@@ -130,7 +130,9 @@ def fresh(
 ) -> AnyParts:
     """New parts at the first step; what `prepare` gives is added to the folder's provenance."""
     with contextlib.ExitStack() as failed:
-        parts = failed.enter_context(contextlib.closing(build(cfg, plugin_files(), beside=beside, pools=pools)))
+        parts = failed.enter_context(
+            contextlib.closing(build(cfg, plugin_files(), concurrent_runs=beside, pools=pools))
+        )
         told = {} if prepare is None else prepare(parts)
         if told and folder is not None:
             write_provenance(folder, {**read_provenance(folder), **told})
@@ -165,7 +167,9 @@ def take_up(
     clear_done(folder)
     use_threads(cfg.run.threads)
     with contextlib.ExitStack() as failed:
-        parts = failed.enter_context(contextlib.closing(build(cfg, plugin_files(), beside=beside, pools=pools)))
+        parts = failed.enter_context(
+            contextlib.closing(build(cfg, plugin_files(), concurrent_runs=beside, pools=pools))
+        )
         parts.load_state_dict(saved.state)
         _note_differences(folder, cfg, saved.step, parts.collector.pool.restarted)
         failed.pop_all()

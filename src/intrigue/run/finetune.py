@@ -223,7 +223,7 @@ def transfer(given: Snapshot, parts: AnyParts, origin: str) -> dict[str, Any]:
     reward = curiosity.reward
     prefixes = COPIED_WITH_CRITIC if reward.finetune_copies_critic else COPIED
     copied = {"agent": copy_weights(agent, given.agent, prefixes, given.path)}
-    agent.follow()
+    agent.sync_behaviour_policy()
     if reward.finetune_copies:
         copied["reward"] = copy_weights(reward, given.reward, reward.finetune_copies, given.path)
     return {"finetuned_from": {"run": origin, "snapshot": given.mark, "digest": given.digest, "copied": copied}}

@@ -18,7 +18,7 @@ from intrigue.run import checkpoint
 from intrigue.run.logging.console import Console
 from intrigue.run.session import LiveRun
 from intrigue.run.signals import StopRequest
-from intrigue.training.loops import loop_all
+from intrigue.training.loops import train_all
 from intrigue.types import Metrics
 
 
@@ -63,7 +63,7 @@ def drive(runs: Sequence[LiveRun], stop: StopRequest, place: Path, *, quiet: boo
         stack.enter_context(_explained(runs, place))
         for run in runs:
             stack.enter_context(run.training())
-        for progresses in loop_all([run.parts for run in runs], cfg.curiosity.warmup_steps, stops):
+        for progresses in train_all([run.parts for run in runs], cfg.curiosity.warmup_steps, stops):
             before, step = step, progresses[0].step
             shown = []
             for run, progress in zip(runs, progresses, strict=True):

@@ -40,7 +40,7 @@ from intrigue.run.loop import drive
 from intrigue.run.names import seeds_stem
 from intrigue.run.session import LiveRun
 from intrigue.run.signals import StopRequest
-from intrigue.training.loops import AnyParts, apart_because
+from intrigue.training.loops import AnyParts, why_not_together
 from intrigue.training.pool_prestart import PoolsAhead
 
 Opener: TypeAlias = Callable[[], LiveRun | Run]
@@ -76,7 +76,7 @@ def start_seeds(plans: Sequence[Plan], *, out: Path | None = None, quiet: bool =
                 new = bear(plan.cfg, staging, plan.prepare, beside=len(plans), pools=pools)
                 parts = closed.enter_context(contextlib.closing(new))
                 if plan is plans[0]:
-                    reason = apart_because(cfg, parts, len(plans))
+                    reason = why_not_together(cfg, parts, len(plans))
                     if reason is None:
                         pools.start([each.cfg for each in plans[1:]])
                 if reason is None:
@@ -110,7 +110,7 @@ def resume_seeds(path: Path, *, steps: int | None = None, quiet: bool = False) -
         def apart(run: LiveRun) -> str | None:
             if not alike:
                 return "their settings differ in more than seeds"
-            reason = apart_because(run.cfg, run.parts, waiting)
+            reason = why_not_together(run.cfg, run.parts, waiting)
             if reason is None:
                 going_on = [cfg for folder, cfg in zip(folders, configs, strict=True) if _goes_on(folder, cfg)]
                 pools.start([cfg for cfg in going_on if cfg != run.cfg])

@@ -25,7 +25,7 @@ from intrigue.replay.buffer import ReplayBuffer
 from intrigue.rng import Streams, seeded_construction
 from intrigue.skills import SkillCourse, SkillSpec
 from intrigue.spaces import Spaces
-from intrigue.training.memory_budget import of_replay, of_rollout, refuse_ahead, refuse_too_large
+from intrigue.training.memory_budget import refuse_before_start, refuse_too_large, replay_footprint, rollout_footprint
 from intrigue.training.off_policy import ReplayParts
 from intrigue.training.parts import Parts
 from intrigue.training.replay_collector import ReplayCollector
@@ -46,19 +46,19 @@ def pick_device(name: str) -> torch.device:
 
 
 def build(
-    cfg: RunConfig, plugins: Sequence[Path] = (), *, beside: int = 1, pools: PoolsAhead | None = None
+    cfg: RunConfig, plugins: Sequence[Path] = (), *, concurrent_runs: int = 1, pools: PoolsAhead | None = None
 ) -> Parts | ReplayParts:
-    """All parts of a run, not yet started; one of `beside` runs that step at the same time in this process.
+    """All parts of a run, not yet started: one of `concurrent_runs` that train in this process.
 
-    Its pool may have been begun already, in `pools`.
+    `pools` may have begun to start its pool already.
     """
     device = pick_device(cfg.run.device)
     for path in plugins:
         ENVS.add_file(path)
-    refuse_ahead(cfg, device)
+    refuse_before_start(cfg, device)
     pool = pools.take(cfg) if pools is not None else None
     if pool is None:
-        pool = pool_of(cfg, plugins, beside)
+        pool = make_run_pool(cfg, plugins, concurrent_runs)
     try:
         return assemble(cfg, pool, device)
     except BaseException:
@@ -66,23 +66,22 @@ def build(
         raise
 
 
-def pool_of(cfg: RunConfig, plugins: Sequence[Path], beside: int) -> Pool:
-    """The environments of one of `beside` runs at the same time."""
-    crew = crew_of(cfg, beside)
+def make_run_pool(cfg: RunConfig, plugins: Sequence[Path], concurrent_runs: int) -> Pool:
+    """The pool of environments of one of `concurrent_runs` runs in this process."""
+    workers = worker_count(pool := pool_config_for(cfg, concurrent_runs))
     # A learner on the CPU wants every core itself.
-    attentive = pick_device(cfg.run.device).type == "cuda" and can_be_attentive(worker_count(crew) * beside)
-    return make_pool(cfg.env_id, cfg.env_options, crew, cfg.run.seed, plugins, attentive=attentive)
+    attentive = pick_device(cfg.run.device).type == "cuda" and can_be_attentive(workers * concurrent_runs)
+    return make_pool(cfg.env_id, cfg.env_options, pool, cfg.run.seed, plugins, attentive=attentive)
 
 
-def crew_of(cfg: RunConfig, beside: int) -> PoolConfig:
-    """Who steps the environments of one of `beside` runs at the same time. What a pool gives does not hang on it."""
-    crew = cfg.pool
-    if beside == 1:
-        return crew
-    crew = dataclasses.replace(crew, pin=False)  # every run would take the same first cores
-    if worker_count(crew) or cfg.env_options.get("native_vector"):
-        return crew
-    return dataclasses.replace(crew, workers=1)  # in this process one seed's step would wait for another's
+def pool_config_for(cfg: RunConfig, concurrent_runs: int) -> PoolConfig:
+    """The pool's settings for one of `concurrent_runs` runs in this process. They do not change what a pool gives."""
+    if concurrent_runs == 1:
+        return cfg.pool
+    pool = dataclasses.replace(cfg.pool, pin=False)  # every run would take the same first cores
+    if worker_count(pool) or cfg.env_options.get("native_vector"):
+        return pool
+    return dataclasses.replace(pool, workers=1)  # in this process one seed's step would wait for another's
 
 
 def assemble(cfg: RunConfig, pool: Pool, device: torch.device) -> Parts | ReplayParts:
@@ -109,7 +108,7 @@ def assemble(cfg: RunConfig, pool: Pool, device: torch.device) -> Parts | Replay
     course = SkillCourse(curiosity.skills, pool.num_envs, streams["skill"])
     warm_up_agent = RandomAgent(RandomConfig(agent.rollout_steps), spaces, names)
     if isinstance(agent, ReplayAgent):
-        need = of_replay(agent.plan, spaces, pool.num_envs, pool.stack, device)
+        need = replay_footprint(agent.plan, spaces, pool.num_envs, pool.stack, device)
         refuse_too_large([need])
         kept = ReplayBuffer(
             agent.plan, spaces, pool.num_envs, stack=pool.stack, seed=seed, device=device, storage_device=need.device
@@ -121,7 +120,7 @@ def assemble(cfg: RunConfig, pool: Pool, device: torch.device) -> Parts | Replay
         text = f"{cfg.curiosity.follow!r} is for agents that learn from replay. Use 'drawn', or --agent ddpg."
         raise ConfigError([Problem("curiosity.follow", text)])
     reads = len(curiosity.reward.traits.inputs & {"obs", "next_obs"})
-    need = of_rollout(agent.rollout_steps, pool.num_envs, spaces, reads, device)
+    need = rollout_footprint(agent.rollout_steps, pool.num_envs, spaces, reads, device)
     refuse_too_large([need])
     return Parts(
         collector=Collector(pool, agent.rollout_steps, device, course),

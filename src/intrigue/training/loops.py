@@ -9,9 +9,9 @@ from intrigue.config.run import RunConfig
 from intrigue.errors import RunError
 from intrigue.training.memory_budget import free_bytes, readable
 from intrigue.training.off_policy import ReplayParts, replay
-from intrigue.training.on_policy import rollout
+from intrigue.training.on_policy import train_on_policy
 from intrigue.training.parts import Parts
-from intrigue.training.stacked.trainer import refusal, stacked
+from intrigue.training.stacked.trainer import train_stacked, why_not_stackable
 from intrigue.types import Progress
 
 AnyParts: TypeAlias = Parts | ReplayParts
@@ -22,34 +22,34 @@ may come nearer meanwhile (a signal arrived), never go further away."""
 
 def loop(parts: AnyParts, warmup_steps: int) -> Iterator[Progress]:
     """Train for ever, from rollouts or from replay, as the agent learns."""
-    return replay(parts, warmup_steps) if isinstance(parts, ReplayParts) else rollout(parts, warmup_steps)
+    return replay(parts, warmup_steps) if isinstance(parts, ReplayParts) else train_on_policy(parts, warmup_steps)
 
 
-def loop_all(parts: Sequence[AnyParts], warmup_steps: int, stops: Stops) -> Iterator[list[Progress]]:
+def train_all(parts: Sequence[AnyParts], warmup_steps: int, stops: Stops) -> Iterator[list[Progress]]:
     """Train one or several for ever; one Progress for each of them, all at the same step, at every stop or more often.
 
-    Several must be such that `apart_because` gives None.
+    Several must be such that `why_not_together` gives None.
 
     Raises:
         RunError: one of them failed; the message names its seed where there are several.
     """
     replays = [each for each in parts if isinstance(each, ReplayParts)]
-    refused = {each.streams.seed: reason for each in replays if (reason := refusal(each, warmup_steps))}
+    refused = {each.streams.seed: reason for each in replays if (reason := why_not_stackable(each, warmup_steps))}
     if len(replays) == len(parts) and not refused:
-        return stacked(replays, stops)
+        return train_stacked(replays, stops)
     if len(parts) > 1:
-        # `apart_because` looked at one; the replay of another may have found no room beside it on the device.
+        # `why_not_together` looked at one; the replay of another may have found no room beside it on the device.
         told = "; ".join(f"seed {seed}: {reason}" for seed, reason in refused.items())
         raise RunError(f"{told}. Take up fewer seeds at once, with `intrigue resume` of their own folders.")
     (alone,) = parts
     return ([progress] for progress in loop(alone, warmup_steps))
 
 
-def apart_because(cfg: RunConfig, parts: AnyParts, seeds: int) -> str | None:
+def why_not_together(cfg: RunConfig, parts: AnyParts, seeds: int) -> str | None:
     """Why so many seeds of this setting cannot learn together, in words; None if they can. `parts` are one seed's."""
     if not isinstance(parts, ReplayParts):
         return f"{cfg.agent_name!r} learns from its rollouts; only agents with a replay learn together"
-    if reason := refusal(parts, cfg.curiosity.warmup_steps):
+    if reason := why_not_stackable(parts, cfg.curiosity.warmup_steps):
         return reason
     need, free = parts.footprint, free_bytes(parts.footprint.device)
     # Each replay is there by itself until it is copied into the stack of all.

@@ -76,7 +76,7 @@ def rollout_bytes(steps: int, num_envs: int, spaces: Spaces, reads: int) -> int:
     return steps * num_envs * (ROLLOUTS * row + reads * obs.size * FLOAT_BYTES)
 
 
-def of_replay(plan: ReplayPlan, spaces: Spaces, num_envs: int, stack: int, device: torch.device) -> Footprint:
+def replay_footprint(plan: ReplayPlan, spaces: Spaces, num_envs: int, stack: int, device: torch.device) -> Footprint:
     """The replay that a plan asks for, and where it will be kept."""
     size = replay_bytes(plan, spaces, num_envs, stack)
     host = torch.device("cpu")
@@ -86,7 +86,7 @@ def of_replay(plan: ReplayPlan, spaces: Spaces, num_envs: int, stack: int, devic
     return Footprint("replay", size, host if plan.place == "host" else device, ("--agent.capacity",))
 
 
-def of_rollout(steps: int, num_envs: int, spaces: Spaces, reads: int, device: torch.device) -> Footprint:
+def rollout_footprint(steps: int, num_envs: int, spaces: Spaces, reads: int, device: torch.device) -> Footprint:
     """The rollout of an agent that learns from what it just did."""
     size = rollout_bytes(steps, num_envs, spaces, reads)
     return Footprint("rollout", size, device, ("--pool.num-envs", "--agent.rollout-steps"))
@@ -150,7 +150,7 @@ def _group_free() -> int | None:
 LARGE_ROW_BYTES = 100_000  # ours: above any row here; URLB's three colour pictures of 84 x 84 are 63,504 bytes
 
 
-def refuse_ahead(cfg: RunConfig, device: torch.device) -> None:
+def refuse_before_start(cfg: RunConfig, device: torch.device) -> None:
     """Raise ConfigError for a replay that cannot fit, while there is no process to be stopped."""
     entry = AGENTS.get(cfg.agent_name)
     if not issubclass(entry.cls, ReplayAgent) or cfg.env_options.get("native_vector") or not worker_count(cfg.pool):
@@ -160,7 +160,7 @@ def refuse_ahead(cfg: RunConfig, device: torch.device) -> None:
         return
     facts = _facts(cfg)
     if facts is not None:
-        refuse_too_large([of_replay(plan, facts.spaces, cfg.pool.num_envs, facts.stack, device)])
+        refuse_too_large([replay_footprint(plan, facts.spaces, cfg.pool.num_envs, facts.stack, device)])
 
 
 def _facts(cfg: RunConfig) -> Facts | None:

@@ -25,7 +25,7 @@ from intrigue.training.skill_selection import SkillChoice
 from intrigue.types import Metrics, Progress
 
 
-class Tally:
+class MetricMeans:
     """Means of what the updates since the last log line gave."""
 
     def __init__(self) -> None:
@@ -58,14 +58,14 @@ class Tally:
 
 
 @dataclass
-class Clock:
+class PhaseTimer:
     """Where the time between two log lines went."""
 
     began: float = field(default_factory=time.monotonic)
     curiosity: float = 0.0
     learning: float = 0.0
 
-    def shares(self, steps: int) -> Metrics:
+    def fractions(self, steps: int) -> Metrics:
         """Steps a second, and the share of each phase."""
         whole = max(time.monotonic() - self.began, 1e-9)
         return {
@@ -80,7 +80,7 @@ class ReplayParts(RunParts[ReplayCollector, ReplayAgent]):
     """The parts of a run with replay."""
 
     choice: SkillChoice
-    tally: Tally = field(default_factory=Tally)
+    tally: MetricMeans = field(default_factory=MetricMeans)
 
     def state_dict(self) -> State:
         """The whole training state."""
@@ -97,7 +97,7 @@ def replay(parts: ReplayParts, warmup_steps: int) -> Iterator[Progress]:
     """Train for ever. The first steps, until learning starts, are random; up to `warmup_steps` feed the moments."""
     collector, agent, plan = parts.collector, parts.agent, parts.agent.plan
     pool = collector.pool
-    clock = Clock()
+    clock = PhaseTimer()
     while True:
         before = collector.step_count
         warming, idle = before < warmup_steps, before < plan.learning_starts
@@ -116,12 +116,12 @@ def replay(parts: ReplayParts, warmup_steps: int) -> Iterator[Progress]:
             parts.tally.add({"charts/bait_share": float((action == pool.bait_action).float().mean())})
         metrics: Metrics = {}
         if (step // pool.num_envs) % agent.rollout_steps == 0:
-            metrics = {**parts.tally.take(), **clock.shares(agent.rollout_steps * pool.num_envs)}
-            clock = Clock()
+            metrics = {**parts.tally.take(), **clock.fractions(agent.rollout_steps * pool.num_envs)}
+            clock = PhaseTimer()
         yield Progress(step, episodes, metrics)
 
 
-def _update(parts: ReplayParts, clock: Clock) -> Metrics:
+def _update(parts: ReplayParts, clock: PhaseTimer) -> Metrics:
     """One update of everything that learns, from what is drawn."""
     kept, step = parts.collector.replay, parts.collector.step_count
     began = time.monotonic()

@@ -12,7 +12,7 @@ from intrigue.training.parts import Parts
 from intrigue.types import Metrics, Progress
 
 
-def rollout(parts: Parts, warmup_steps: int) -> Iterator[Progress]:
+def train_on_policy(parts: Parts, warmup_steps: int) -> Iterator[Progress]:
     """Train for ever. The first rollouts, up to `warmup_steps`, are random and only feed the observation moments."""
     collector, streams = parts.collector, parts.streams
     began = time.monotonic()
@@ -21,7 +21,7 @@ def rollout(parts: Parts, warmup_steps: int) -> Iterator[Progress]:
         agent = parts.warm_up_agent if warming else parts.agent
         episodes = collector.step(agent, streams["act"])
         if not warming:
-            parts.curiosity.look_ahead(collector.shown, collector.cursor)
+            parts.curiosity.prefetch_features(collector.observations, collector.cursor)
         metrics: Metrics = {}
         if collector.full:
             metrics = _learn(parts, warming, time.monotonic() - began)

@@ -29,7 +29,7 @@ from intrigue.config.run import RunConfig
 from intrigue.envs.pool.config import cores, worker_count
 from intrigue.envs.pool.pool import Pool
 from intrigue.envs.registry import ENVS, split_id
-from intrigue.training.build import crew_of, pool_of
+from intrigue.training.build import make_run_pool, pool_config_for
 
 # How long leaving waits for pools under way. A thread hears of it within `crew.LOOK_SECONDS`; the rest is for killing.
 LEAVE_SECONDS = 5.0
@@ -70,7 +70,7 @@ class PoolsAhead:
         new = [(cfg, Future[Pool]()) for cfg in wanted]
         self._promised += new
         self._queue.extend(new)
-        most = max((worker_count(crew_of(cfg, self._beside)) for cfg in wanted), default=1)
+        most = max((worker_count(pool_config_for(cfg, self._beside)) for cfg in wanted), default=1)
         for number in range(min(len(new), max(1, len(cores()) // most))):
             # Daemons: one that is stuck does not keep the interpreter, whose end is its workers' end too.
             thread = threading.Thread(target=self._work, name=f"pools-ahead-{number}", daemon=True)
@@ -127,7 +127,7 @@ class PoolsAhead:
         if not self._begin(me):
             return
         try:
-            found: Pool | BaseException = pool_of(cfg, self._plugins, self._beside)
+            found: Pool | BaseException = make_run_pool(cfg, self._plugins, self._beside)
         except _NobodyWants:
             raise
         except BaseException as error:
@@ -155,7 +155,7 @@ class PoolsAhead:
 
 
 def _in_processes(cfg: RunConfig, beside: int) -> bool:
-    return bool(worker_count(crew_of(cfg, beside))) and not cfg.env_options.get("native_vector")
+    return bool(worker_count(pool_config_for(cfg, beside))) and not cfg.env_options.get("native_vector")
 
 
 def _asks_for(cfg: RunConfig) -> tuple[object, ...]:

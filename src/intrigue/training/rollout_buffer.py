@@ -23,7 +23,7 @@ from intrigue.types import Extras, Transitions
 
 
 @final
-class RolloutRows:
+class RolloutBuffer:
     """Room for T steps of N environments. Made anew for every rollout, so that a batch handed out is never changed."""
 
     def __init__(self, time: int, num_envs: int, spaces: Spaces, skill_width: int, device: torch.device) -> None:
@@ -45,7 +45,7 @@ class RolloutRows:
         }
         self._noted: dict[str, Tensor] = {}
 
-    def acted(self, t: int, rows: slice, obs: Tensor, skill: Tensor, action: Array, extras: Extras) -> None:
+    def write_action(self, t: int, rows: slice, obs: Tensor, skill: Tensor, action: Array, extras: Extras) -> None:
         """What some environments were shown and asked to do at time t."""
         self._tensors["obs"][t, rows], self._tensors["skill"][t, rows] = obs, skill
         self._arrays["action"][t, rows] = action
@@ -56,7 +56,7 @@ class RolloutRows:
                 )
             self._noted[name][t, rows] = values
 
-    def followed(self, t: int, rows: slice, next_obs: Tensor, step: PoolStep) -> None:
+    def write_outcome(self, t: int, rows: slice, next_obs: Tensor, step: PoolStep) -> None:
         """What came of it."""
         self._tensors["next_obs"][t, rows] = next_obs
         for name in ("reward", "terminated", "truncated", "valid"):
@@ -99,7 +99,7 @@ class RolloutRows:
 
 
 @final
-class Sight:
+class ObservationBuffer:
     """Observations to act on, (N, *obs)."""
 
     def __init__(self, pool: Pool, device: torch.device) -> None:
@@ -113,16 +113,16 @@ class Sight:
         self._staged = torch.zeros((pool.num_envs, *moved), dtype=kind, pin_memory=True) if pinned else None
         self._staging = None if self._staged is None else self._staged.numpy()
 
-    def begin(self, first: Array) -> None:
+    def reset(self, first: Array) -> None:
         """Every environment shows its first observation."""
         shown = torch.tensor(first, device=self.now.device)
         self.now.copy_(shown.unsqueeze(1) if self._stack else shown)
 
-    def put(self, obs: Tensor) -> None:
+    def restore(self, obs: Tensor) -> None:
         """Exactly these observations, as saved."""
         self.now.copy_(obs)
 
-    def advance(self, rows: slice, step: PoolStep) -> Tensor:
+    def update(self, rows: slice, step: PoolStep) -> Tensor:
         """Take over what a step of these environments gave; their true successors, (n, *obs), as a new tensor."""
         newest = self._fetch(rows, step.next_obs)
         following = torch.cat([self.now[rows, 1:], newest.unsqueeze(1)], 1) if self._stack else newest

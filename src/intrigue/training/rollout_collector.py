@@ -20,7 +20,7 @@ from intrigue.skills import SkillCourse
 from intrigue.spaces import Array
 from intrigue.state import State
 from intrigue.training.episode_stats import RunningEpisodes
-from intrigue.training.rollout_buffer import RolloutRows, Sight
+from intrigue.training.rollout_buffer import ObservationBuffer, RolloutBuffer
 from intrigue.types import Episode, Extras, Transitions
 
 
@@ -35,16 +35,16 @@ class Collector:
         self.step_count = 0
         self.cursor = 0
         self.episodes = RunningEpisodes(pool.num_envs, pool.places)
-        self._sight = Sight(pool, device)
-        self._rows = self._new_rows()
+        self._observations = ObservationBuffer(pool, device)
+        self._buffer = self._new_rows()
         # Skills are drawn for all environments at once, after all have stepped: no group may run ahead of the others.
         self._runs_ahead = len(pool.groups) > 1 and self.skills.spec is None
-        self._in_air = False
-        self._landed: list[PoolStep] = []
+        self._pending = False
+        self._received_early: list[PoolStep] = []
 
     def start(self) -> None:
         """Reset all environments for a new run."""
-        self._sight.begin(self.pool.reset())
+        self._observations.reset(self.pool.reset())
         self.skills.start()
 
     @property
@@ -65,15 +65,15 @@ class Collector:
     def step(self, agent: Agent, rng: Generator) -> list[Episode]:
         """Let every environment take one step; the episodes that ended with it."""
         pool = self.pool
-        if not self._in_air:
+        if not self._pending:
             for group in range(len(pool.groups)):
                 self._launch(group, self.cursor, agent, rng)
         ahead = self._runs_ahead and self.cursor + 1 < self.rollout_steps
-        landed, self._landed = self._landed, []
+        landed, self._received_early = self._received_early, []
         steps, episodes = [], []
         for group, rows in enumerate(pool.groups):
             step = landed[group] if landed else pool.receive(group)
-            self._rows.followed(self.cursor, rows, self._sight.advance(rows, step), step)
+            self._buffer.write_outcome(self.cursor, rows, self._observations.update(rows, step), step)
             episodes += self.episodes.note(self.step_count + pool.num_envs, rows, step)
             if self.skills.spec is not None:
                 ended = torch.from_numpy(step.terminated | step.truncated)
@@ -82,7 +82,7 @@ class Collector:
                 self._launch(group, self.cursor + 1, agent, rng)
         if steps:
             self.skills.advance(*(torch.cat(each) for each in zip(*steps, strict=True)))
-        self._in_air = ahead
+        self._pending = ahead
         self.cursor += 1
         self.step_count += pool.num_envs
         return episodes
@@ -90,19 +90,19 @@ class Collector:
     def take(self) -> tuple[Transitions, Extras]:
         """The full rollout and what the agent noted in it; the next step begins a new one."""
         assert self.full, "a rollout is taken when it is full"
-        batch, noted = self._rows.batch()
-        self._rows = self._new_rows()
+        batch, noted = self._buffer.batch()
+        self._buffer = self._new_rows()
         self.cursor = 0
         return batch, {**noted, "last_obs": self.current(), "last_skill": self.skills.current}
 
     @property
-    def shown(self) -> Tensor:
+    def observations(self) -> Tensor:
         """What the environments have shown in the rollout under way, (T, N, *obs); so far, that of `cursor` steps."""
-        return self._rows.obs
+        return self._buffer.obs
 
     def current(self) -> Tensor:
         """What the environments show now, (N, *obs)."""
-        return self._sight.now.clone()
+        return self._observations.now.clone()
 
     def coverage(self) -> float | None:
         """Share of places visited at least once, or None where places are unknown."""
@@ -110,17 +110,17 @@ class Collector:
 
     def state_dict(self) -> State:
         """Environments, running episodes, visits, and the rows of the rollout under way."""
-        if self._in_air and not self._landed:
+        if self._pending and not self._received_early:
             received = (self.pool.receive(group) for group in range(len(self.pool.groups)))
-            self._landed = [PoolStep(*(array.copy() for array in step)) for step in received]
+            self._received_early = [PoolStep(*(array.copy() for array in step)) for step in received]
         return {
             "pool": self.pool.snapshot(),
             "step_count": self.step_count,
             "cursor": self.cursor,
             **self.episodes.state_dict(),
-            "obs": self._sight.now.clone(),
-            "rows": self._rows.state_dict(self.cursor + self._in_air),
-            "landed": [step._asdict() for step in self._landed],
+            "obs": self._observations.now.clone(),
+            "rows": self._buffer.state_dict(self.cursor + self._pending),
+            "landed": [step._asdict() for step in self._received_early],
             "skills": self.skills.state_dict(),
         }
 
@@ -129,30 +129,30 @@ class Collector:
         first = self.pool.restore(state["pool"])
         self.step_count, self.cursor = int(state["step_count"]), int(state["cursor"])
         self.episodes.load_state_dict(state)
-        self._rows = self._new_rows()
-        self._rows.load_state_dict(state["rows"])
+        self._buffer = self._new_rows()
+        self._buffer.load_state_dict(state["rows"])
         self.skills.load_state_dict(state["skills"])
-        self._landed = [PoolStep(**step) for step in state["landed"]]
-        self._in_air = bool(self._landed)
+        self._received_early = [PoolStep(**step) for step in state["landed"]]
+        self._pending = bool(self._received_early)
         if not self.pool.restarted:
-            self._sight.put(state["obs"])
+            self._observations.restore(state["obs"])
             return
         # Environments that cannot be saved begin a new episode; what was under way in them is cut off here.
-        self._sight.begin(first)
-        self._landed, self._in_air = [], False
+        self._observations.reset(first)
+        self._received_early, self._pending = [], False
         self.episodes.cut()
         self.skills.start()
         if self.cursor:
-            self._rows.cut(self.cursor - 1)
+            self._buffer.cut(self.cursor - 1)
 
     def _launch(self, group: int, t: int, agent: Agent, rng: Generator) -> None:
         rows = self.pool.groups[group]
-        obs, skill = self._sight.now[rows], self.skills.current[rows]
+        obs, skill = self._observations.now[rows], self.skills.current[rows]
         acted = agent.act(obs, skill, explore=True, rng=rng)
         action = acted.action.cpu().numpy()
         self.pool.send(group, action)
-        self._rows.acted(t, rows, obs, skill, action, acted.extras)
+        self._buffer.write_action(t, rows, obs, skill, action, acted.extras)
 
-    def _new_rows(self) -> RolloutRows:
+    def _new_rows(self) -> RolloutBuffer:
         width = self.skills.current.shape[-1]
-        return RolloutRows(self.rollout_steps, self.pool.num_envs, self.pool.spaces, width, self.device)
+        return RolloutBuffer(self.rollout_steps, self.pool.num_envs, self.pool.spaces, width, self.device)

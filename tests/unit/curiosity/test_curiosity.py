@@ -192,7 +192,7 @@ def test_the_spread_of_values_leaves_out_rows_that_are_no_transitions():
 def test_as_many_minibatches_as_asked_for_and_none_that_is_empty(minibatch_of):
     curiosity = make(minibatches=3, minibatch_of=minibatch_of)
     batch = make_batch(SPACES)  # (6, 4)
-    assert [len(each.reward.flatten()) for each in curiosity.learner._parts(batch)] == (
+    assert [len(each.reward.flatten()) for each in curiosity.trainer._parts(batch)] == (
         [8, 8, 8] if minibatch_of == "rows" else [12, 6, 6]
     )
     only_one = torch.zeros_like(batch.valid)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from conftest import GYM_ACTIONS, GYM_OBS, make_batch, make_spaces
 from intrigue.curiosity.curiosity import Curiosity
-from intrigue.curiosity.prefetch import PIECE, EncodingsAhead
+from intrigue.curiosity.prefetch import PIECE, FeaturePrefetcher
 from intrigue.types import Transitions
 
 STEPS = 2 * PIECE + 3
@@ -33,8 +33,8 @@ def states(request: pytest.FixtureRequest) -> Tensor:
 
 
 @pytest.fixture
-def ahead() -> EncodingsAhead:
-    return EncodingsAhead(devices=("cpu", "cuda"))
+def ahead() -> FeaturePrefetcher:
+    return FeaturePrefetcher(devices=("cpu", "cuda"))
 
 
 def test_whole_pieces_are_encoded_as_they_come(ahead, states):
@@ -77,7 +77,7 @@ def test_what_is_forgotten_is_encoded_anew(ahead, states):
 
 
 def test_a_cpu_makes_nothing_ahead_and_encodes_all_at_once():
-    ahead, encode = EncodingsAhead(), Encoder()
+    ahead, encode = FeaturePrefetcher(), Encoder()
     states = torch.zeros(STEPS, 2, 1, 3, 3)
     ahead.look(states, STEPS, encode)
     assert encode.asked == []
@@ -93,11 +93,11 @@ def test_a_bonus_is_the_same_with_and_without_looking_ahead(reward, device):
     for seed in range(2):
         batch = following(seed, device)
         for count in range(1, STEPS + 1):
-            looking.look_ahead(batch.obs, count)
+            looking.prefetch_features(batch.obs, count)
         one, other = alone.step_batch(batch), looking.step_batch(batch)
         assert torch.equal(one.intrinsic, other.intrinsic)
         assert one.metrics == other.metrics
-    looking.look_ahead(batch.obs, STEPS)
+    looking.prefetch_features(batch.obs, STEPS)
     for each in (alone, looking):
         each.obs_moments.observe(torch.zeros_like(batch.next_obs))
         each.load_state_dict(each.state_dict())  # after which nothing made ahead may be used
@@ -107,7 +107,7 @@ def test_a_bonus_is_the_same_with_and_without_looking_ahead(reward, device):
 def make(reward: str, device: str) -> Curiosity:
     small = {"encoder": "random", "feature_dim": 8, "hidden": 8, "blocks": 0, "minibatches": 2, "epochs": 1}
     made = Curiosity(reward, GYM_OBS["pixels"], GYM_ACTIONS["discrete"], device=device, **small)
-    made._ahead = EncodingsAhead(devices=("cpu", "cuda"))
+    made._ahead = FeaturePrefetcher(devices=("cpu", "cuda"))
     return made
 
 

@@ -18,7 +18,14 @@ from intrigue.spaces import ActionSpec, ObsSpec, Spaces
 from intrigue.training import memory_budget
 from intrigue.training import memory_budget as ahead
 from intrigue.training.build import build
-from intrigue.training.memory_budget import Footprint, of_replay, of_rollout, readable, refuse_too_large, rollout_bytes
+from intrigue.training.memory_budget import (
+    Footprint,
+    readable,
+    refuse_too_large,
+    replay_footprint,
+    rollout_bytes,
+    rollout_footprint,
+)
 from replay_runs import World, plan_of, replay_of
 
 CPU = torch.device("cpu")
@@ -36,13 +43,13 @@ def test_a_replays_figure_is_what_it_takes(stack: int, priority: float) -> None:
     tensors += replay.episodes.table if replay.episodes is not None else []
     held = sum(each.nbytes for each in tensors)
     plan = plan_of(capacity=1000, priority=priority, order=order)
-    assert of_replay(plan, world.spaces, 3, stack, CPU).bytes == held
+    assert replay_footprint(plan, world.spaces, 3, stack, CPU).bytes == held
 
 
 def test_a_million_atari_transitions_take_seven_gigabytes() -> None:
     """By hand: 84·84 bytes of frame, 8 of action, 4 of reward, 4 flags, 8 of links, 8 of place; one chunk of slack."""
     rows = 1_000_000 + 64 + 7813  # 128 chunks of 7813, and one more
-    need = of_replay(plan_of(capacity=1_000_000), ATARI, 8, 4, CPU)
+    need = replay_footprint(plan_of(capacity=1_000_000), ATARI, 8, 4, CPU)
     assert need.bytes == rows * (84 * 84 + 8 + 4 + 4 + 8 + 8) + (rows // 8 + 2) * 8 * 8, "rows of whole 16 bytes"
     assert need.bytes == pytest.approx(7.14e9, rel=0.01)
 
@@ -60,7 +67,7 @@ def test_a_replay_goes_where_it_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory_budget, "free_bytes", lambda device: free[device.type])
 
     def place(capacity: int, **changes: str) -> str:
-        return of_replay(plan_of(capacity=capacity, **changes), ATARI, 8, 4, cuda).device.type
+        return replay_footprint(plan_of(capacity=capacity, **changes), ATARI, 8, 4, cuda).device.type
 
     assert place(10_000) == "cuda"
     assert place(100_000) == "cpu", "it would take more than half of what is free"
@@ -72,14 +79,14 @@ def test_a_refusal_says_how_much_how_much_there_is_and_what_to_lower(monkeypatch
     monkeypatch.setattr(memory_budget, "free_bytes", lambda device: 3_000_000_000)
     refuse_too_large([Footprint("replay", 2_999_999_999, CPU, ("--agent.capacity",))])
     with pytest.raises(ConfigError) as refusal:
-        refuse_too_large([of_replay(plan_of(capacity=1_000_000), ATARI, 8, 4, CPU)])
+        refuse_too_large([replay_footprint(plan_of(capacity=1_000_000), ATARI, 8, 4, CPU)])
     (problem,) = refusal.value.problems
     assert problem.path == "agent.capacity"
     assert "needs 7.15 GB" in problem.message
     assert "3 GB free" in problem.message
     assert "--agent.capacity" in problem.message
     with pytest.raises(ConfigError, match=r"--pool\.num-envs or --agent\.rollout-steps"):
-        refuse_too_large([of_rollout(128, 256, ATARI, 2, CPU)])
+        refuse_too_large([rollout_footprint(128, 256, ATARI, 2, CPU)])
     monkeypatch.setattr(memory_budget, "free_bytes", lambda device: None)
     refuse_too_large([Footprint("replay", 10**18, CPU, ("--agent.capacity",))])
 

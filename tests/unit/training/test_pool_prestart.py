@@ -22,7 +22,7 @@ from intrigue.presets import preset_layer
 from intrigue.run import multi_seed
 from intrigue.run.multi_seed import Plan, resume_seeds, start_seeds
 from intrigue.training import pool_prestart
-from intrigue.training.build import build, pool_of
+from intrigue.training.build import build, make_run_pool
 from intrigue.training.pool_prestart import PoolsAhead
 
 # Every environment notes when it was built. A constructor is not told its seed, so `broken` and `stuck` mean the n-th.
@@ -182,7 +182,7 @@ def test_three_pools_take_the_time_of_one(slow, tmp_path, many_cores):
     for pool in taken:
         pool.close()
     for cfg, obs in zip(slow(), first, strict=True):
-        pool = pool_of(cfg, plugins(), 3)
+        pool = make_run_pool(cfg, plugins(), 3)
         assert (pool.reset() == obs).all(), "each got the pool of its own seed"
         pool.close()
 

@@ -27,7 +27,7 @@ RANK = -3  # a GPU begins these before whatever an update has waiting: environme
 
 
 @final
-class Explorers:
+class StackedActor:
     """Chooses the next actions of all seeds' environments, (S, N, A)."""
 
     def __init__(
@@ -80,7 +80,7 @@ class Explorers:
             self._stream.synchronize()
         return self._done_here.numpy()
 
-    def settle(self) -> None:
+    def synchronize(self) -> None:
         """Let the seeds' generators stand where they would if they had drawn the noise themselves."""
         self._noise.put_down()
 
@@ -100,7 +100,7 @@ class Explorers:
         self._done_here.copy_(self._done, non_blocking=True)
 
     def _plain_explored(self, drawn: Tensor) -> Tensor:
-        actions: Tensor = self._agents.call("explored", self._seen, self._skill, drawn)
+        actions: Tensor = self._agents.call("act_with_drawn_noise", self._seen, self._skill, drawn)
         return actions
 
 

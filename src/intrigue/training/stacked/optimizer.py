@@ -129,7 +129,7 @@ def _take(live: dict[str, Tensor], own: dict[str, Tensor], seed: int) -> None:
 
 
 @final
-class Descent:
+class StackedLoss:
     """The optimiser of one loss of every seed; `solos` are the seeds' own, which see its moments.
 
     `compiled`: what is no matrix product is fused by torch.compile, forward and backward. `ahead`: a method that gives

@@ -33,7 +33,7 @@ class Draw(NamedTuple):
 
 
 @final
-class Asked(Draws):
+class DrawRecorder(Draws):
     """Notes what is drawn, and gives zeros."""
 
     def __init__(self, device: torch.device) -> None:
@@ -54,7 +54,7 @@ class Asked(Draws):
 
 
 @final
-class Drawn(Draws):
+class PreDrawn(Draws):
     """Numbers (S, ...) of S seeds for each of these draws; within `Stacked.call` each seed's own, to be drawn once."""
 
     def __init__(self, draws: Sequence[Draw], numbers: Sequence[Tensor]) -> None:
@@ -85,18 +85,20 @@ class Drawn(Draws):
         return self.numbers[place]
 
 
-def draw(draws: Sequence[Draw], generators: Sequence[Generator]) -> Drawn:
+def draw(draws: Sequence[Draw], generators: Sequence[Generator]) -> PreDrawn:
     """What each seed's generator gives for these draws, in their order."""
-    return Drawn(draws, [rows_of(each.kind, each.shape, generators, each.dtype) for each in draws])
+    return PreDrawn(draws, [rows_of(each.kind, each.shape, generators, each.dtype) for each in draws])
 
 
-def _flatten(drawn: Drawn) -> tuple[list[Tensor], tuple[Draw, ...]]:
+def _flatten(drawn: PreDrawn) -> tuple[list[Tensor], tuple[Draw, ...]]:
     return [*drawn.numbers], drawn.draws
 
 
-def _unflatten(numbers: object, draws: tuple[Draw, ...]) -> Drawn:
+def _unflatten(numbers: object, draws: tuple[Draw, ...]) -> PreDrawn:
     assert isinstance(numbers, list | tuple)
-    return Drawn(draws, numbers)
+    return PreDrawn(draws, numbers)
 
 
-pytree.register_pytree_node(Drawn, _flatten, _unflatten, serialized_type_name="intrigue.training.stacked.random.Drawn")
+pytree.register_pytree_node(
+    PreDrawn, _flatten, _unflatten, serialized_type_name="intrigue.training.stacked.random.PreDrawn"
+)

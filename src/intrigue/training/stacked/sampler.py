@@ -25,7 +25,7 @@ from intrigue.types import Extras, Transitions
 
 
 @final
-class Shelves:
+class StackedSampler:
     """Draws windows, as tuples, from the finished episodes of S replays, whose memory becomes rows of one stack."""
 
     def __init__(self, replays: Sequence[ReplayBuffer], *, compiled: bool) -> None:

@@ -29,7 +29,7 @@ from intrigue.replay.plan import updates_due
 from intrigue.rewards.mix import Mix
 from intrigue.spaces import Array
 from intrigue.training.off_policy import ReplayParts
-from intrigue.training.stacked.actor import Explorers
+from intrigue.training.stacked.actor import StackedActor
 from intrigue.training.stacked.modules import stack_modules
 from intrigue.training.stacked.update import Update
 from intrigue.types import Episode, Metrics, Progress
@@ -38,7 +38,7 @@ NOBODY = contextlib.nullcontext()
 
 
 @final
-class Cohort:
+class StackedTrainer:
     """Parts of S runs, of which `training.stacked.trainer` has nothing to say."""
 
     def __init__(self, parts: Sequence[ReplayParts]) -> None:
@@ -55,16 +55,16 @@ class Cohort:
         # What is captured once and replayed a million times is worth the half minute that fusing takes.
         fusible = captured and triton_works()
         self._update = Update(parts, self._agents, captured=captured, compiled=fusible or mode == "compile")
-        self._explorers = Explorers(parts, self._agents, device, captured=captured, compiled=fusible)
+        self._explorers = StackedActor(parts, self._agents, device, captured=captured, compiled=fusible)
         self._ready = torch.cuda.Event() if device.type == "cuda" else None
         self._stages = [HostStaging(each.collector.replay) for each in parts]
         self._episodes: list[list[Episode]] = [[] for _ in parts]
-        self._late: list[PoolStep] = []
+        self._pending_steps: list[PoolStep] = []
         """Each seed's last step, where it is not written down yet."""
-        self._owed = 0
+        self._pending_updates = 0
         """Updates that fell due with the last step and have not begun."""
         self._updated_at = 0
-        self._remembered = [0.0] * len(parts)
+        self._replay_size_sums = [0.0] * len(parts)
         self._began, self._stepping = time.monotonic(), 0.0
         for row, each in enumerate(parts):
             self._explorers.obs[row] = each.collector.replay.current_obs().cpu().numpy()
@@ -76,13 +76,13 @@ class Cohort:
         return self.parts[0].collector.step_count
 
     def step(self) -> None:
-        """One step of all environments. The updates that fall due with it begin with the next one, or in `settle`.
+        """One step of all environments. The updates that fall due with it begin with the next one, or in `synchronize`.
 
         The last of them begins while environments already take that next step, where agents overlap: it is none that
         these actions hang on.
         """
-        held_back = self._explorers.overlap and self._owed > 0
-        self._learn(self._owed - held_back)
+        held_back = self._explorers.overlap and self._pending_updates > 0
+        self._learn(self._pending_updates - held_back)
         began = time.monotonic()
         actions = self._actions(follow=held_back)
         self._send(actions)
@@ -92,25 +92,25 @@ class Cohort:
             began += time.monotonic() - waited
         self._receive(actions)
         self._stepping += time.monotonic() - began
-        self._owed = self._due()
+        self._pending_updates = self._count_due_updates()
 
-    def settle(self) -> list[Progress]:
+    def synchronize(self) -> list[Progress]:
         """Wait for everything, and say what happened since the last time; all parts' states are whole then."""
-        self._catch_up()
-        self._learn(self._owed)
-        self._owed = 0
+        self._record_pending()
+        self._learn(self._pending_updates)
+        self._pending_updates = 0
         count = self._update.count
         totals = self._update.take()
-        self._explorers.settle()
+        self._explorers.synchronize()
         step = self.step_count
         for row, (part, stage) in enumerate(zip(self.parts, self._stages, strict=True)):
             stage.flush()
             if count:
                 part.curiosity.steps_seen = self._updated_at + self.plan.batch
-                part.tally.add_sums({**totals[row], "charts/replayed": self._remembered[row]}, count)
-        self._remembered = [0.0] * len(self.parts)
+                part.tally.add_sums({**totals[row], "charts/replayed": self._replay_size_sums[row]}, count)
+        self._replay_size_sums = [0.0] * len(self.parts)
         logs = step % self.log_every == 0
-        shares = self._shares() if logs else {}
+        shares = self._time_fractions() if logs else {}
         found = [
             Progress(step, episodes, {**part.tally.take(), **shares} if logs else {})
             for part, episodes in zip(self.parts, self._episodes, strict=True)
@@ -123,9 +123,9 @@ class Cohort:
             if follow:
                 self._mark_ready()
             self._explorers.begin(self._ready, follow=follow)
-            self._catch_up()  # while a GPU chooses actions
+            self._record_pending()  # while a GPU chooses actions
             return self._explorers.actions()
-        self._catch_up()
+        self._record_pending()
         # The first steps are random, by the same stream.
         obs = torch.zeros(self.num_envs)
         return [
@@ -135,30 +135,30 @@ class Cohort:
 
     def _send(self, actions: Array | list[Array]) -> None:
         for part, action in zip(self.parts, actions, strict=True):
-            with self._named(part):
+            with self._name_seed_in_errors(part):
                 part.collector.pool.send(0, action)
 
     def _receive(self, actions: Array | list[Array]) -> None:
-        assert not self._late, "the step before was not written down"
+        assert not self._pending_steps, "the step before was not written down"
         for row, (part, stage, action) in enumerate(zip(self.parts, self._stages, actions, strict=True)):
             collector = part.collector
-            with self._named(part):
+            with self._name_seed_in_errors(part):
                 now = collector.pool.receive(0)
             collector.step_count += self.num_envs
             stage.push(action, now)
             self._explorers.obs[row] = now.obs
-            self._late.append(now)
+            self._pending_steps.append(now)
 
-    def _catch_up(self) -> None:
+    def _record_pending(self) -> None:
         """Write down the last step: environments' arrays hold it until the next one is sent."""
         rows = slice(0, self.num_envs)
-        for row, now in enumerate(self._late):
+        for row, now in enumerate(self._pending_steps):
             self._stages[row].copy_pending()
             collector = self.parts[row].collector
             self._episodes[row] += collector.episodes.note(collector.step_count, rows, now)
-        self._late.clear()
+        self._pending_steps.clear()
 
-    def _due(self) -> int:
+    def _count_due_updates(self) -> int:
         """How many updates follow the step just taken."""
         due = updates_due(self.step_count, self.num_envs, self.plan)
         if not due:
@@ -166,10 +166,12 @@ class Cohort:
         for stage in self._stages:
             stage.evict()  # first: what is forgotten with this step may have been all that could be drawn
         drawable = [stage.num_sampleable for stage in self._stages]
-        if not self._can_draw(drawable):
+        if not self._can_sample(drawable):
             return 0
         self._updated_at = self.step_count
-        self._remembered = [sofar + due * now for sofar, now in zip(self._remembered, drawable, strict=True)]
+        self._replay_size_sums = [
+            sofar + due * now for sofar, now in zip(self._replay_size_sums, drawable, strict=True)
+        ]
         return due
 
     def _learn(self, count: int) -> None:
@@ -184,14 +186,14 @@ class Cohort:
         if not self._explorers.overlap:
             self._mark_ready()
 
-    def _named(self, part: ReplayParts) -> contextlib.AbstractContextManager[None]:
+    def _name_seed_in_errors(self, part: ReplayParts) -> contextlib.AbstractContextManager[None]:
         return of_seed(part.streams.seed) if len(self.parts) > 1 else NOBODY
 
     def _mark_ready(self) -> None:
         if self._ready is not None:
             self._ready.record()
 
-    def _can_draw(self, drawable: list[int]) -> bool:
+    def _can_sample(self, drawable: list[int]) -> bool:
         """Whether all seeds have something to learn from, or none has."""
         if any(drawable) and not all(drawable):
             late = [str(part.streams.seed) for part, count in zip(self.parts, drawable, strict=True) if not count]
@@ -202,14 +204,14 @@ class Cohort:
             )
         return all(drawable)
 
-    def _shares(self) -> Metrics:
+    def _time_fractions(self) -> Metrics:
         whole = max(time.monotonic() - self._began, 1e-9)
         shares = {"charts/SPS": self.log_every / whole, "time/collect_fraction": self._stepping / whole}
         self._began, self._stepping = time.monotonic(), 0.0
         return shares
 
 
-def refusal(parts: ReplayParts, warmup_steps: int) -> str | None:
+def why_not_stackable(parts: ReplayParts, warmup_steps: int) -> str | None:
     """Why a run of these parts cannot be stacked, in words; None if it can."""
     agent, curiosity, collector = parts.agent, parts.curiosity, parts.collector
     if not isinstance(agent, DDPG):
@@ -225,10 +227,10 @@ def refusal(parts: ReplayParts, warmup_steps: int) -> str | None:
         return "the bonus asks for skills"
     if warmup_steps:
         return "random steps feed the moments first (--curiosity.warmup-steps)"
-    return None if curiosity.cfg.idle else _bonus_refusal(curiosity)
+    return None if curiosity.cfg.idle else _why_bonus_not_stackable(curiosity)
 
 
-def _bonus_refusal(curiosity: Curiosity) -> str | None:
+def _why_bonus_not_stackable(curiosity: Curiosity) -> str | None:
     cfg = curiosity.cfg
     if not curiosity.reward.traits.vmappable:
         return "the bonus cannot be computed for several seeds at once"
@@ -246,15 +248,15 @@ def _bonus_refusal(curiosity: Curiosity) -> str | None:
     return next((reason for reason, given in problems.items() if given), None)
 
 
-def stacked(parts: Sequence[ReplayParts], stops: Callable[[int], int]) -> Iterator[list[Progress]]:
+def train_stacked(parts: Sequence[ReplayParts], stops: Callable[[int], int]) -> Iterator[list[Progress]]:
     """Train for ever; at every stop one Progress for each seed, all at the same step.
 
     `stops(step)` is the next step to stop at, seen from a step; it may come nearer while it is on its way.
     """
-    cohort = Cohort(parts)
+    trainer = StackedTrainer(parts)
     while True:
-        before = cohort.step_count
-        cohort.step()
-        while cohort.step_count < stops(before):
-            cohort.step()
-        yield cohort.settle()
+        before = trainer.step_count
+        trainer.step()
+        while trainer.step_count < stops(before):
+            trainer.step()
+        yield trainer.synchronize()

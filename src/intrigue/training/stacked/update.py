@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from intrigue.agents import ddpg
-from intrigue.agents.ddpg import DDPG, Rows
+from intrigue.agents.ddpg import DDPG, FlatBatch
 from intrigue.curiosity.curiosity import Curiosity, Mixed
 from intrigue.curiosity.trainer import REFUSAL
 from intrigue.ops.execution import Beside, Captured
@@ -28,9 +28,9 @@ from intrigue.ops.precision import exact_float32, fast_float32
 from intrigue.rng import Rng
 from intrigue.training.off_policy import ReplayParts
 from intrigue.training.stacked.modules import Stacked, fuse_for_seeds, stack_modules
-from intrigue.training.stacked.optimizer import Descent
-from intrigue.training.stacked.random import Asked, Draw, Drawn, draw
-from intrigue.training.stacked.sampler import Shelves
+from intrigue.training.stacked.optimizer import StackedLoss
+from intrigue.training.stacked.random import Draw, DrawRecorder, PreDrawn, draw
+from intrigue.training.stacked.sampler import StackedSampler
 from intrigue.types import Extras, Parts, Prepared, Transitions
 
 NOTED = (
@@ -64,7 +64,7 @@ class Update:
         device = agent.middle.device
         # On a CPU there is little to gain from fusing the draw, and much to wait for.
         fuse = compiled and device.type == "cuda"
-        self._shelves = Shelves([each.collector.replay for each in parts], compiled=fuse)
+        self._shelves = StackedSampler([each.collector.replay for each in parts], compiled=fuse)
         size, width = agent.plan.batch, len(agent.middle)
         self._chance = Dice([each.collector.replay.rng for each in parts], (2, size), "uniform")
         self._noise = Dice([each.streams["update"] for each in parts], (2, size, width), "normal")
@@ -75,16 +75,16 @@ class Update:
             [getattr(each, name).optimizer for each in solos] for name in ("critic_step", "actor_step")
         )
         self._branches = {name: torch.cuda.Stream(device, rank) if captured else None for name, rank in RANKS.items()}
-        descent = partial(Descent, agents, refusal=ddpg.REFUSAL, compiled=compiled, aside=self._branches["looks"])
-        self._critic = descent(DDPG.value_loss, criticism, ahead="values")
-        self._actor = descent(DDPG.proposal_loss, action, ahead="proposed")
+        descent = partial(StackedLoss, agents, refusal=ddpg.REFUSAL, compiled=compiled, aside=self._branches["looks"])
+        self._critic = descent(DDPG.critic_loss_from_q, criticism, ahead="q_values")
+        self._actor = descent(DDPG.actor_loss_from_actions, action, ahead="actor_actions")
         some = torch.zeros(len(parts), 2, size, dtype=torch.float64, device=device)
         names, self._bonus_draws = self._looked_at(some)
-        learners = [each.curiosity.learner.step for each in parts]
+        learners = [each.curiosity.trainer.step for each in parts]
         self._bonus = None
         if not self._idle and learners[0] is not None:
             optimizers = [each.optimizer for each in learners if each is not None]
-            self._bonus = Descent(self._curiosities, _bonus_loss, optimizers, REFUSAL, compiled=compiled)
+            self._bonus = StackedLoss(self._curiosities, _bonus_loss, optimizers, REFUSAL, compiled=compiled)
         self._names = (*NOTED, *(f"{PART}{name}" for name in names), *ddpg.NOTED)
         # In float64 sums of float32 are exact, so that means do not hang on when somebody looked in between.
         self._sums = torch.zeros(len(parts), len(self._names), dtype=torch.float64, device=device)
@@ -162,11 +162,11 @@ class Update:
             value = self._next_value(rows, next_action)
         scoring.wait()
         valuing.wait()
-        first = self._critic(values, mixed.reward.flatten(1), rows.discount, value, rows.counts)
+        first = self._critic(values, mixed.reward.flatten(1), rows.discount, value, rows.valid)
         with Beside(self._branches["values"]) as following, torch.no_grad():
             torch._foreach_lerp_(self._slow, self._fast, self._rate)
         proposing.wait()
-        second = self._actor.slope(proposed, rows.obs, rows.skill, rows.counts)
+        second = self._actor.slope(proposed, rows.obs, rows.skill, rows.valid)
         with Beside(self._branches["bonus"]) as learning, torch.no_grad():
             self._sum(noted, first, second)
         self._actor.step()
@@ -175,19 +175,19 @@ class Update:
 
     def _plain_prepare(self, batch: Transitions) -> Prepared | None:
         """What is drawn as the bonus sees it."""
-        return None if self._idle else self._curiosities.call("encoded", batch)
+        return None if self._idle else self._curiosities.call("encode", batch)
 
-    def _plain_rows(self, batch: Transitions, extras: Extras) -> Rows:
+    def _plain_rows(self, batch: Transitions, extras: Extras) -> FlatBatch:
         """And as DDPG learns from it, with the task's rewards."""
-        rows: Rows = self._agents.call("rows", batch, batch.reward, extras)
+        rows: FlatBatch = self._agents.call("flatten_batch", batch, batch.reward, extras)
         return rows
 
     def _plain_judge(self, batch: Transitions, prepared: Prepared | None) -> tuple[Tensor, Parts, Mixed]:
         """What a draw is worth. Rewards are mixed before the bonus learns: neither looks at the other."""
         raw, parts = torch.zeros_like(batch.reward), {}
         if prepared is not None:
-            raw, parts = self._curiosities.call("bonus", prepared)
-        mixed: Mixed = self._curiosities.call("mixed", batch, raw, self._coefficient)
+            raw, parts = self._curiosities.call("compute_bonus", prepared)
+        mixed: Mixed = self._curiosities.call("mix", batch, raw, self._coefficient)
         return raw, parts, mixed
 
     def _plain_next_action(self, batch: Transitions, extras: Extras, noise: Tensor) -> Tensor:
@@ -196,7 +196,7 @@ class Update:
         action: Tensor = self._agents.call("next_action", rows.next_obs, rows.skill, noise)
         return action
 
-    def _plain_next_value(self, rows: Rows, action: Tensor) -> Tensor:
+    def _plain_next_value(self, rows: FlatBatch, action: Tensor) -> Tensor:
         value: Tensor = self._agents.call("target_value", rows.next_obs, rows.skill, action)
         return value
 
@@ -232,12 +232,12 @@ class Update:
     @torch.no_grad()
     def _looked_at(self, chance: Tensor) -> tuple[list[str], list[Draw]]:
         """What this bonus is made of, and what its loss draws; told by some batch, without a trace."""
-        asked = Asked(chance.device)
+        asked = DrawRecorder(chance.device)
         if self._idle:
             return [], asked.draws
         with exact_float32():
             batch, _ = self._shelves.draw(chance)
-            prepared, _, parts = self._curiosities.call("scored", batch)
+            prepared, _, parts = self._curiosities.call("prepare_and_score", batch)
         self._curiosities.call(_bonus_loss, prepared, asked)
         return list(parts), asked.draws
 
@@ -245,7 +245,7 @@ class Update:
     def _dice(self) -> tuple[Dice, Dice]:
         return self._chance, self._noise
 
-    def _descents(self) -> list[Descent]:
+    def _descents(self) -> list[StackedLoss]:
         return [each for each in (self._bonus, self._critic, self._actor) if each is not None]
 
     def _changes(self) -> Iterator[Tensor]:
@@ -276,7 +276,7 @@ def _named(stacked: Stacked, prefix: str) -> list[Tensor]:
 
 def _bonus_loss(curiosity: Curiosity, batch: Prepared, rng: Rng) -> tuple[Tensor, Tensor]:
     loss = curiosity.reward.loss(batch, rng)
-    if isinstance(rng, Drawn):
+    if isinstance(rng, PreDrawn):
         rng.finish()
     return loss, loss
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from intrigue.rng import Rng, normal, uniform
 from intrigue.training.stacked.modules import Stacked, stack_modules
-from intrigue.training.stacked.random import Asked, Drawn, draw
+from intrigue.training.stacked.random import DrawRecorder, PreDrawn, draw
 from no_sync import NoSync
 
 
@@ -31,8 +31,8 @@ class Drawing(nn.Module):
         )
 
 
-def asked(stacked: Stacked, shape: tuple[int, ...]) -> Asked:
-    told = Asked(torch.device("cpu"))
+def asked(stacked: Stacked, shape: tuple[int, ...]) -> DrawRecorder:
+    told = DrawRecorder(torch.device("cpu"))
     stacked.call("draw", shape, told)
     return told
 
@@ -119,7 +119,7 @@ def test_other_draws_than_were_told_are_refused():
 
 def test_numbers_are_handed_out_once_and_all_of_them():
     (told, *_), rows = asked(stack_modules([Drawing()]), (2,)).draws, torch.rand(2)
-    drawn = Drawn([told], [rows])
+    drawn = PreDrawn([told], [rows])
     with pytest.raises(RuntimeError, match="0 of 1 draws"):
         drawn.finish()
     assert uniform((2,), drawn) is rows

@@ -22,7 +22,7 @@ from intrigue.rng import seeded_construction
 from intrigue.spaces import Spaces
 from intrigue.training.stacked.modules import Stacked, stack_modules
 from intrigue.training.stacked.optimizer import StackedAdam
-from intrigue.training.stacked.random import Asked, Draw, draw
+from intrigue.training.stacked.random import Draw, DrawRecorder, draw
 from intrigue.types import Encoded, Prepared
 from no_sync import NoSync
 
@@ -127,7 +127,7 @@ def step_together(
 
 def told(stacked: Stacked, batch: Prepared) -> list[Draw]:
     """What a loss draws."""
-    asked = Asked(torch.device("cpu"))
+    asked = DrawRecorder(torch.device("cpu"))
     with torch.no_grad():
         stacked.call("loss", stacked.call(encoded, batch), asked)
     return asked.draws

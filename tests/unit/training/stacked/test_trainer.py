@@ -13,7 +13,7 @@ from intrigue.errors import NonFiniteError, RunError
 from intrigue.presets import preset_layer
 from intrigue.training.build import build
 from intrigue.training.off_policy import replay
-from intrigue.training.stacked.trainer import Cohort, refusal, stacked
+from intrigue.training.stacked.trainer import StackedTrainer, refusal, stacked
 from no_sync import NoSync
 
 SEEDS = (0, 5, 9)
@@ -139,12 +139,12 @@ def test_log_lines_say_what_a_lone_run_says(made):
 @pytest.mark.parametrize("seeds", [SEEDS, pytest.param(SEEDS[:1], marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("preset", "changes"), CASES)
 def test_nothing_waits_for_a_device(made, preset, changes, seeds):
-    cohort = Cohort([made(preset, seed, **changes) for seed in seeds])
-    while cohort.step_count < 40:
-        cohort.step()
+    trainer = StackedTrainer([made(preset, seed, **changes) for seed in seeds])
+    while trainer.step_count < 40:
+        trainer.step()
     with NoSync():
-        cohort._update._once()
-        cohort._explorers._act()
+        trainer._update._once()
+        trainer._explorers._act()
 
 
 @pytest.mark.parametrize("seeds", [SEEDS, SEEDS[:1]])
@@ -187,14 +187,14 @@ def test_seeds_can_part_and_meet_again(made):
 def test_with_overlap_the_actor_of_one_update_ago_explores(made):
     """By hand: what explores after each update is the actor as it was before that update."""
     parts = [made("scratch-urlb", seed, **{"agent.overlap": True}) for seed in SEEDS]
-    cohort = Cohort(parts)
+    trainer = StackedTrainer(parts)
     changed = 0
-    while cohort.step_count < 60:
+    while trainer.step_count < 60:
         before = [[weight.clone() for weight in each.agent.actor.parameters()] for each in parts]
-        cohort.step()
-        if cohort._owed:
-            assert cohort._owed == 1
-            cohort.settle()
+        trainer.step()
+        if trainer._pending_updates:
+            assert trainer._pending_updates == 1
+            trainer.synchronize()
             for each, old in zip(parts, before, strict=True):
                 assert all(map(torch.equal, each.agent.behaviour.parameters(), old))
                 changed += not all(map(torch.equal, each.agent.actor.parameters(), old))
@@ -208,12 +208,12 @@ def test_a_loss_that_is_not_finite_changes_no_weight_and_stops_the_run(made, see
     ring = parts[-1].collector.replay.store.ring
     ring.fields["reward"].fill_(float("nan"))
     before = [{name: value.clone() for name, value in numbers(each).items() if "critic" in name} for each in parts]
-    cohort = Cohort(parts)
-    cohort.step()
-    cohort.step()
-    assert cohort._owed == 1
+    trainer = StackedTrainer(parts)
+    trainer.step()
+    trainer.step()
+    assert trainer._pending_updates == 1
     with pytest.raises(NonFiniteError, match="optimiser was not stepped"):
-        cohort.settle()
+        trainer.synchronize()
     for each, old in zip(parts, before, strict=True):
         assert all(torch.equal(numbers(each)[name], value) for name, value in old.items())
 

@@ -10,8 +10,8 @@ from intrigue.config.run import resolve
 from intrigue.errors import NonFiniteError, RunError
 from intrigue.presets import preset_layer
 from intrigue.training.build import build
-from intrigue.training.loops import loop_all
-from intrigue.training.stacked.trainer import Cohort, refusal
+from intrigue.training.loops import train_all
+from intrigue.training.stacked.trainer import StackedTrainer, refusal
 
 
 def lines(said):
@@ -70,15 +70,15 @@ def test_a_loss_that_is_not_finite_is_named_by_its_seed(made):  # noqa: F811
     parts = [made("scratch-urlb", seed) for seed in SEEDS]
     trained(parts, 40)
     parts[1].collector.replay.store.ring.fields["reward"].fill_(float("nan"))
-    cohort = Cohort(parts)
-    cohort.step()
-    cohort.step()
+    trainer = StackedTrainer(parts)
+    trainer.step()
+    trainer.step()
     with pytest.raises(NonFiniteError, match=rf"^seed {SEEDS[1]}: DDPG's loss is not finite"):
-        cohort.settle()
+        trainer.synchronize()
 
 
 def test_a_seed_whose_replay_found_no_room_is_named(made):  # noqa: F811
     parts = [made("scratch-urlb", seed) for seed in SEEDS]
     parts[2].collector.replay.device = torch.device("meta")
     with pytest.raises(RunError, match=rf"^seed {SEEDS[2]}: the replay is not where the networks are\. Take up fewer"):
-        loop_all(parts, 0, every(10))
+        train_all(parts, 0, every(10))

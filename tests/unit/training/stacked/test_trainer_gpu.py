@@ -7,7 +7,7 @@ import torch
 from test_trainer import SEEDS, SHRUNK, made, numbers, trained  # noqa: F401  `made` is a fixture
 
 from conftest import same_state
-from intrigue.training.stacked.trainer import Cohort
+from intrigue.training.stacked.trainer import StackedTrainer
 
 pytestmark = pytest.mark.gpu
 GPU = {"device": "cuda", "run.products": "bfloat16"}
@@ -84,11 +84,11 @@ def test_a_captured_run_is_taken_up_to_the_same_bits(made, preset, overlap, size
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_nothing_waits_while_an_update_is_launched(made, preset):  # noqa: F811
-    cohort = Cohort([made(preset, seed, **GPU, **{"run.execution": "plain"}) for seed in SEEDS])
-    while cohort.step_count < 40:
-        cohort.step()
+    trainer = StackedTrainer([made(preset, seed, **GPU, **{"run.execution": "plain"}) for seed in SEEDS])
+    while trainer.step_count < 40:
+        trainer.step()
     try:
         torch.cuda.set_sync_debug_mode("error")
-        cohort._update._once()
+        trainer._update._once()
     finally:
         torch.cuda.set_sync_debug_mode("default")
