@@ -28,7 +28,7 @@ def _counter_env():
 @pytest.fixture(autouse=True, params=[1, 2, 3], ids=lambda groups: f"groups{groups}")
 def groups(request, monkeypatch):
     """Every test holds for one group and for several that run ahead of each other."""
-    monkeypatch.setattr("test_collect.GROUPS", request.param)
+    monkeypatch.setattr("test_rollout_collector.GROUPS", request.param)
     return request.param
 
 

@@ -13,7 +13,7 @@ from intrigue.errors import NonFiniteError, RunError
 from intrigue.presets import preset_layer
 from intrigue.training.build import build
 from intrigue.training.off_policy import replay
-from intrigue.training.stacked.trainer import StackedTrainer, refusal, stacked
+from intrigue.training.stacked.trainer import StackedTrainer, why_not_stackable, stacked
 from no_sync import NoSync
 
 SEEDS = (0, 5, 9)
@@ -96,7 +96,7 @@ def numbers(parts):
 @pytest.mark.parametrize(("preset", "changes"), CASES)
 def test_each_seed_is_what_it_is_alone(made, preset, changes):
     together = [made(preset, seed, **changes) for seed in SEEDS]
-    assert [refusal(parts, 0) for parts in together] == [None] * len(SEEDS)
+    assert [why_not_stackable(parts, 0) for parts in together] == [None] * len(SEEDS)
     before = [{name: value.clone() for name, value in numbers(parts).items()} for parts in together]
     said = trained(together, STEPS, 8)
     for seed, parts, first, progresses in zip(SEEDS, together, before, said, strict=True):
@@ -238,8 +238,8 @@ def test_seeds_that_cannot_learn_in_step_say_so(made):
     ],
 )
 def test_what_cannot_be_stacked_is_named(made, preset, changes, said):
-    assert said in refusal(made(preset, 0, **changes), 0)
-    assert "warmup-steps" in refusal(made("scratch-urlb", 0), 100)
+    assert said in why_not_stackable(made(preset, 0, **changes), 0)
+    assert "warmup-steps" in why_not_stackable(made("scratch-urlb", 0), 100)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from intrigue.errors import NonFiniteError, RunError
 from intrigue.presets import preset_layer
 from intrigue.training.build import build
 from intrigue.training.loops import train_all
-from intrigue.training.stacked.trainer import StackedTrainer, refusal
+from intrigue.training.stacked.trainer import StackedTrainer, why_not_stackable
 
 
 def lines(said):
@@ -31,8 +31,8 @@ def test_a_bonus_that_goes_by_steps_is_not_stacked(expression, stays_alone):
     layer = {**SHRUNK, "reward": expression, "curiosity.idle": False, "curiosity.int_coef": 1.0}
     parts = build(resolve(preset_layer("scratch-urlb"), layer))
     try:
-        assert (refusal(parts, 0) is not None) == stays_alone
-        assert not stays_alone or "schedule" in refusal(parts, 0)
+        assert (why_not_stackable(parts, 0) is not None) == stays_alone
+        assert not stays_alone or "schedule" in why_not_stackable(parts, 0)
     finally:
         parts.close()
 
