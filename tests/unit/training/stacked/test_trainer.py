@@ -13,7 +13,7 @@ from intrigue.errors import NonFiniteError, RunError
 from intrigue.presets import preset_layer
 from intrigue.training.build import build
 from intrigue.training.off_policy import replay
-from intrigue.training.stacked.trainer import StackedTrainer, why_not_stackable, stacked
+from intrigue.training.stacked.trainer import StackedTrainer, train_stacked, why_not_stackable
 from no_sync import NoSync
 
 SEEDS = (0, 5, 9)
@@ -71,7 +71,7 @@ def every(number):
 def trained(parts, steps, number=10):
     """All that was said on the way, for each seed."""
     said = [[] for _ in parts]
-    for progresses in stacked(parts, every(number)):
+    for progresses in train_stacked(parts, every(number)):
         for row, progress in zip(said, progresses, strict=True):
             row.append(progress)
         if progresses[0].step >= steps:
