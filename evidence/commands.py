@@ -98,6 +98,7 @@ def _identities(options: argparse.Namespace) -> None:
     path = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
     done = subprocess.run(
         [sys.executable, "-m", "evidence.package", "identities"],
+        cwd=ROOT,
         env={**os.environ, "PYTHONPATH": path}, capture_output=True, check=False,
     )  # fmt: skip
     if done.returncode:

@@ -25,6 +25,7 @@ from evidence.fetch import refresh
 from evidence.packing import Job, Placed, Room, earliest
 
 EVERY = 60  # seconds between archives
+COMMAND = (sys.executable, "-m", "intrigue")
 LATE = 10.0  # seconds that a run which should have ended is still given, again and again
 
 
@@ -100,7 +101,7 @@ class Far:
         cores = [core for core in self.ids if core not in used][: job.cores]
         with (logs / f"{job.name}.log").open("ab") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "intrigue", *job.argv],
+                [*COMMAND, *job.argv],
                 cwd=runs, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
                 env={**os.environ, "OMP_NUM_THREADS": str(job.cores)},
             )  # fmt: skip

@@ -19,7 +19,10 @@ NVIDIA = ["nvidia-smi", "--query-gpu=utilization.gpu,memory.used", "--format=csv
 def refresh(work: Path, status: dict[str, Any]) -> None:
     """Rows and archive anew. What goes wrong is written into the status, and the old archive stays."""
     done = subprocess.run(
-        [sys.executable, "-m", "evidence.package", "rows", str(work)], capture_output=True, text=True, check=False
+        ["nice", sys.executable, "-m", "evidence.package", "rows", str(work)],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     status["rows"] = "written" if done.returncode == 0 else done.stderr[-2000:]
     status["speed"] = {name: _speed(work / "runs" / name) for name in status["running"]}

@@ -63,7 +63,11 @@ def _told(
 
 
 def _name(group: Group, seeds: list[int]) -> str:
-    words = [group.env.partition("/")[2], group.preset, *(f"{key}={value}" for key, value in group.changes)]
+    words = [
+        group.env.partition("/")[2],
+        group.preset,
+        *(f"{key.rpartition('.')[2]}={value}" for key, value in group.changes),
+    ]
     return "__".join([*words, "-".join(map(str, seeds))]).replace(".", "_")
 
 
