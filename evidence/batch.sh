@@ -27,7 +27,7 @@ start)
     # shellcheck disable=SC2086
     "$python" -m evidence.package check $envs
     # Kernels of several processes then run beside each other. A daemon that is there already says so, which is fine.
-    if command -v nvidia-cuda-mps-control >/dev/null; then nvidia-cuda-mps-control -d || true; fi
+    if command -v nvidia-cuda-mps-control >/dev/null; then setsid nvidia-cuda-mps-control -d || true; fi
     setsid nohup "$python" -m evidence.far "$work" >>"$work/far.log" 2>&1 </dev/null &
     echo "started in $work"
     ;;
