@@ -98,7 +98,8 @@ class Far:
         runs, logs = self.work / "runs", self.work / "logs"
         shutil.rmtree(runs / job.name, ignore_errors=True)  # of a batch that was killed and is taken up
         used = {core for each in self.running.values() for core in each.cores}
-        cores = [core for core in self.ids if core not in used][: job.cores]
+        free = [core for core in self.ids if core not in used]
+        cores = free[: job.cores]
         with (logs / f"{job.name}.log").open("ab") as log:
             process = subprocess.Popen(
                 [*COMMAND, *job.argv],
@@ -107,7 +108,8 @@ class Far:
             )  # fmt: skip
         (logs / f"{job.name}.pid").write_text(str(process.pid), encoding="utf-8")
         if len(cores) == job.cores:
-            os.sched_setaffinity(process.pid, cores)
+            # Its own, and those that nobody has now: a run begins with compiling, which takes all there are.
+            os.sched_setaffinity(process.pid, free)
         self.running[job.name] = Running(job, process, cores, self.now)
 
     def stop(self) -> None:

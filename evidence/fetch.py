@@ -60,7 +60,7 @@ def _short(path: Path) -> bytes:
         return b"".join(data.splitlines(keepends=True)[-LAST:])
     if path.name == "metrics.csv":
         header, *lines = data.splitlines(keepends=True) or [b""]
-        return header + b"".join(lines[:: max(1, len(lines) // POINTS)] + lines[-1:])
+        return header + b"".join(lines[:-1][:: max(1, len(lines) // POINTS)] + lines[-1:])
     return data
 
 

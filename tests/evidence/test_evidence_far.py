@@ -14,6 +14,7 @@ from evidence.packing import Job
 from evidence import far
 
 WAITS = "import sys, time, pathlib; open('order', 'a').write(sys.argv[1] + ' '); time.sleep(float(sys.argv[2])); "
+WAITS += "open('order', 'a').write('end-' + sys.argv[1] + ' '); "
 COMMAND = (sys.executable, "-c", WAITS + "sys.exit(int(sys.argv[3]))")
 
 
@@ -42,7 +43,7 @@ def run(tmp_path, monkeypatch):
 def test_what_follows_waits_and_what_follows_a_failure_is_not_begun(run):
     jobs = [job("pre", 0.3), job("task", 0, after="pre"), job("bad", 0, code=7), job("never", 0, after="bad")]
     status, order = run(jobs, 20)
-    assert order.index("pre") < order.index("task") and "never" not in order
+    assert order.index("end-pre") < order.index("task") and "never" not in order
     assert {name: end["code"] for name, end in status["ended"].items()} == {
         "pre": 0,
         "task": 0,
@@ -86,5 +87,5 @@ def test_a_batch_that_is_taken_up_keeps_what_is_complete_and_ends_what_was_left_
     (tmp_path / "logs" / "whole.pid").write_text(str(Path("/proc/self").resolve().name))  # no run of ours: spared
     status, order = run([job("whole", 0), job("half", 0), job("task", 0, after="whole")], 20)
     assert left.wait(timeout=10) != 0
-    assert sorted(order) == ["half", "task"]
+    assert sorted(order) == ["end-half", "end-task", "half", "task"]
     assert status["ended"]["whole"] == {"code": 0, "seconds": 0.0}
