@@ -85,7 +85,7 @@ def _next(options: argparse.Namespace) -> None:
     batch = make_batch(_standing(), options.to, RESULTS, asked, options.commit, now())
     jobs = json.loads((options.to / "manifest.json").read_text(encoding="utf-8"))["jobs"]
     for job in sorted(jobs, key=lambda each: each["start"]):
-        print(f"{job['start']:5} - {job['end']:5} s  {job['cores']:2} cores  {job['gpu']:.2f} GPU  {job['name']}")
+        print(f"{job['start']:5.0f} - {job['end']:5.0f} s  {job['cores']:2} cores  {job['gpu']:.2f} GPU  {job['name']}")
     print(f"batch {batch.id}, {len(batch.runs.split())} runs, in {options.to}")
 
 

@@ -26,7 +26,7 @@ from evidence.packing import Job, Placed, Room, earliest
 
 EVERY = 60  # seconds between archives
 COMMAND = (sys.executable, "-m", "intrigue")
-LATE = 10.0  # seconds that a run which should have ended is still given, again and again
+LATE = 10.0  # seconds that a run which should have ended is given at least
 
 
 @dataclass
@@ -37,6 +37,11 @@ class Running:
     process: subprocess.Popen[bytes]
     cores: list[int]
     since: float
+
+    def end(self, moment: float) -> float:
+        """As planned; one that is late is given as long again as it is late."""
+        planned = self.since + self.job.seconds
+        return planned if moment < planned else moment + max(LATE, moment - planned)
 
 
 @dataclass
@@ -64,10 +69,7 @@ class Far:
                 del self.running[name]
                 self.ended[name] = {"code": code, "seconds": round(self.now - each.since, 1)}
         moment = self.now
-        placed = [
-            Placed(each.job, each.since, max(each.since + each.job.seconds, moment + LATE))
-            for each in self.running.values()
-        ]
+        placed = [Placed(each.job, each.since, each.end(moment)) for each in self.running.values()]
         for job in list(self.waiting):
             if self.ended.get(job.after, {"code": 0})["code"] != 0:
                 self.waiting.remove(job)

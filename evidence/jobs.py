@@ -22,7 +22,9 @@ def jobs_of(group: Group, missing: list[Run], plan: Plan, identities: Mapping[Ru
     argv = ["train", group.env, "--preset", group.preset, *chosen, "--steps", str(group.steps)]
     argv += ["--checkpoint-every", NEVER, "--out", name, "--quiet"]
     if rate.workers:
-        argv += ["--pool.workers", str(rate.workers)]
+        # URLB's presets step one environment unless the plan says more.
+        most = int(dict(group.changes).get("pool.num_envs", 1)) if group.env.startswith("dmc/") else rate.workers
+        argv += ["--pool.workers", str(min(rate.workers, most))]
     if group.tasks:
         argv += ["--run.snapshots", str(group.steps)]
     elif group.env.startswith("dmc/"):

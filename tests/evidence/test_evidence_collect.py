@@ -153,3 +153,17 @@ def test_a_kill_at_any_file_leaves_a_state_from_which_the_same_command_completes
     assert any("1-Krull" in there.get(name, {}) for name in ("games", "games-cut"))
     collect(back, results)
     assert {name: text for name, text in texts(results).items() if not name.startswith(".")} == texts(later)
+
+
+def test_a_kill_while_a_file_is_written_leaves_the_old_one(tmp_path, results, monkeypatch):
+    collect(archive(tmp_path, "1", *WHOLE[:1]), results)
+    before = texts(results)
+
+    def killed(descriptor):
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.fsync", killed)
+        with pytest.raises(Killed):
+            collect(archive(tmp_path, "2", line("Krull", 3, 120, "2", "done")), results)
+    assert {name: text for name, text in texts(results).items() if name in before} == before

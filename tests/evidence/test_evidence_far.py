@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from evidence.packing import Job
+from evidence.packing import Job, Room
 
 from evidence import far
 
@@ -57,6 +57,22 @@ def test_no_more_run_at_once_than_there_are_cores(run, monkeypatch):
     monkeypatch.setattr(far.Far, "_start", watching(far.Far._start, seen))
     run([job(str(number), 0.2, cores=1 + number % 2) for number in range(5)], 20)
     assert max(seen) == 2
+
+
+def test_room_is_not_kept_for_what_its_pre_training_comes_too_late_for(tmp_path, monkeypatch):
+    started = []
+    monkeypatch.setattr(far.Far, "_start", lambda self, each: started.append(each.name))
+    task, other = (
+        job(name, 0, after=after, cores=2 - (not after), planned=100) for name, after in (("t", "p"), ("o", ""))
+    )
+    for late, expected in ((50.0, []), (700.0, ["o"])):
+        there = far.Far(tmp_path, Room(2, 0.0, 1000), [task, other], [0, 1], began=time.monotonic() - 100 - late)
+        sleeper = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+        there.running["p"] = far.Running(job("p", 0, planned=100), sleeper, [0], 0.0)
+        there.turn()
+        sleeper.kill()
+        sleeper.wait()
+        assert started == expected
 
 
 def watching(start, seen):

@@ -79,7 +79,11 @@ def test_a_batch_that_nothing_came_back_of_is_lost_and_wanted_again(world):
 def test_a_batch_fits_its_lease_and_begins_with_what_is_worth_most(world):
     _, manifest = hand_out(world)
     jobs = manifest["jobs"]
-    assert max(job["end"] for job in jobs) <= 28 * 60 - batch.BEFORE - batch.AFTER
+    room = 28 * 60 - batch.BEFORE - batch.AFTER
+    assert manifest["room"]["seconds"] == room
+    planned = [job for job in jobs if job["start"] < room]
+    assert max(job["end"] for job in planned) <= room
+    assert jobs[: len(planned)] == planned and len({job["name"] for job in jobs}) == len(jobs) > len(planned)
     wanted = [run for run, state in standing(world).states.items() if state == "out"]
     assert read_identities()[wanted[0]] in {run["identity"] for run in jobs[1]["runs"]}
     assert jobs[1]["after"] == jobs[0]["name"]
