@@ -18,7 +18,7 @@ from intrigue.studies import curves, urlb_runs
 
 def test_a_batch_that_is_killed_and_taken_up_comes_back_whole(tmp_path):
     place, work, out = tiny_queue(tmp_path / "clone"), tmp_path / "work", tmp_path / "out"
-    handed = queue(place, "next", "--minutes", "5", "--cores", "2")
+    handed = queue(place, "next", "--minutes", "15", "--cores", "2")
     assert handed.returncode == 0, handed.stderr
 
     assert "dmc/walker starts" in batch(place, work, "start").stdout
@@ -27,7 +27,7 @@ def test_a_batch_that_is_killed_and_taken_up_comes_back_whole(tmp_path):
     assert again.returncode == 0, again.stderr
     twice = batch(place, work, "start")  # the first goes on
     assert twice.returncode == 0, twice.stderr
-    waited = batch(place, work, "wait", "120", str(out))
+    waited = batch(place, work, "wait", "600", str(out))
     assert waited.returncode == 0, waited.stderr
     assert "already running" in (work / "far.log").read_text()
     assert (work / "finished").exists(), waited.stdout
@@ -44,14 +44,14 @@ def test_a_batch_that_is_killed_and_taken_up_comes_back_whole(tmp_path):
 
     items = json.loads(queue(place, "status", "--json").stdout)["items"]
     assert [(item["done"], item["wanted"]) for item in items] == [(1, 0), (1, 0)]
-    nothing = queue(place, "next", "--minutes", "5", "--cores", "2")
+    nothing = queue(place, "next", "--minutes", "15", "--cores", "2")
     assert nothing.returncode == 2 and "nothing of what is missing fits" in nothing.stderr
     a_run_without_its_last_step_is_cut(work)
 
 
 def kill_once_it_runs(work: Path) -> None:
     """End what runs the batch, not what it started: so do machines that run out of memory."""
-    until = time.monotonic() + 60
+    until = time.monotonic() + 300
     while not list((work / "logs").glob("*.pid")):
         assert time.monotonic() < until, (work / "far.log").read_text()
         time.sleep(0.1)

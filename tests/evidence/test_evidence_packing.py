@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from evidence.packing import EPSILON, Job, Room, pack
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 sizes = st.tuples(st.integers(1, 8), st.sampled_from([0.0, 0.05, 0.12, 0.3, 0.5, 1.0]), st.integers(1, 300))
@@ -19,6 +19,7 @@ def groups(draw):
     return found
 
 
+@settings(deadline=None)
 @given(groups(), rooms)
 def test_never_more_than_there_is(wanted, room):
     placed = pack(wanted, room)
@@ -29,6 +30,7 @@ def test_never_more_than_there_is(wanted, room):
     assert all(each.start >= 0 and each.end <= room.seconds for each in placed)
 
 
+@settings(deadline=None)
 @given(groups(), rooms)
 def test_whole_groups_and_what_follows_comes_after(wanted, room):
     placed = {each.job.name: each for each in pack(wanted, room)}
@@ -38,6 +40,7 @@ def test_whole_groups_and_what_follows_comes_after(wanted, room):
         assert not each.job.after or placed[each.job.after].end <= each.start
 
 
+@settings(deadline=None)
 @given(groups(), rooms)
 def test_what_is_worth_less_takes_nothing_from_what_is_worth_more(wanted, room):
     for kept in range(len(wanted)):
@@ -45,6 +48,7 @@ def test_what_is_worth_less_takes_nothing_from_what_is_worth_more(wanted, room):
         assert pack(wanted, room)[: len(fewer)] == fewer
 
 
+@settings(deadline=None)
 @given(groups(), rooms)
 def test_what_would_fit_by_itself_is_not_passed_over_in_an_empty_lease(wanted, room):
     alone = next((group for group in wanted if pack([group], room)), [])
