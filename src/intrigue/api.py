@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from intrigue.agents.registry import AGENTS
-from intrigue.config.reward_expression import as_reward, parts_of
+from intrigue.config.reward_expression import parse_reward, parts_of
 from intrigue.config.run import RunConfig, flatten_json, resolve
 from intrigue.datasets.load import prefill_from
 from intrigue.envs.registry import ENVS
@@ -79,7 +79,7 @@ def citation(declared: Declaration) -> str:
 
 def citations(reward: str) -> dict[str, str]:
     """BibTeX by name: of a reward, or of every reward in an expression. Raises ConfigError where there is none."""
-    name, options = as_reward(reward)
+    name, options = parse_reward(reward)
     # `mix` alone is the way of composing, not an example of it.
     names = parts_of(name, options) if options else [name]
     found = {each: text for each in names if (text := citation(REWARDS.declaration(each)))}

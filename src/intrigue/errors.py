@@ -73,7 +73,7 @@ class SnapshotUnsupported(IntrigueError):
 
 
 @contextlib.contextmanager
-def of_seed(seed: int) -> Iterator[None]:
+def name_seed_in_errors(seed: int) -> Iterator[None]:
     """A scope whose failures are this seed's, among several, and say so."""
     try:
         yield

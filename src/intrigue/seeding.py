@@ -8,7 +8,7 @@ import re
 from intrigue.errors import ConfigError, Problem
 
 SEED_LIMIT = 2**31
-MOST_SEEDS = 64  # ours: so many learn together on one large GPU; more are more commands
+MAX_SEEDS = 64  # ours: so many learn together on one large GPU; more are more commands
 _PIECE = re.compile(r"([0-9]{1,18})(?::([0-9]{1,18}))?")  # 18 digits: whatever a 64-bit number holds
 
 
@@ -33,10 +33,10 @@ def parse_seeds(text: str) -> list[int]:
         end = first + 1 if found[2] is None else int(found[2])
         if end <= first:
             raise _problem(f"{piece.strip()!r} holds no seed: the end is left out. {first}:{first + 8} holds eight.")
-        if len(seeds) + end - first > MOST_SEEDS:
+        if len(seeds) + end - first > MAX_SEEDS:
             raise _problem(
-                f"{text!r} are more than {MOST_SEEDS} seeds, the most for one command. Use several commands of at most "
-                f"{MOST_SEEDS} each: --seeds {first}:{first + MOST_SEEDS} is a first one."
+                f"{text!r} are more than {MAX_SEEDS} seeds, the most for one command. Use several commands of at most "
+                f"{MAX_SEEDS} each: --seeds {first}:{first + MAX_SEEDS} is a first one."
             )
         seeds += range(first, end)
     twice = sorted({seed for seed in seeds if seeds.count(seed) > 1})

@@ -7,7 +7,7 @@
 A skill is drawn anew at the start of every episode and after `every` steps. It goes to the policy beside the
 observation, and to the reward as `Transitions.skill`. In a training loop of your own:
 
-    course = SkillCourse(curiosity.skills, envs, rng)
+    course = SkillSampler(curiosity.skills, envs, rng)
     course.start()
     ...                            # act under course.current (N, K), note it with the transition, then
     course.advance(ended)          # after every step
@@ -46,7 +46,7 @@ class SkillSpec:
                 return torch.rand(count, self.width, generator=rng, device=rng.device)
 
 
-class SkillCourse:
+class SkillSampler:
     """The skill each environment's policy follows now; no skill at all (width 0) without a spec."""
 
     def __init__(self, spec: SkillSpec | None, envs: int, rng: Generator) -> None:
@@ -108,5 +108,5 @@ def check_skill(spec: SkillSpec | None, given: Tensor) -> None:
         raise ValueError(
             f"this reward asks the policy for skills, {spec.width} numbers ({spec.kind}) for each transition; "
             f"{f'each has {width}' if width else 'there are none'}. Pass as skill= what the policy followed: "
-            "intrigue.skills.SkillCourse(curiosity.skills, envs, rng) draws it and says when it changes."
+            "intrigue.skills.SkillSampler(curiosity.skills, envs, rng) draws it and says when it changes."
         )

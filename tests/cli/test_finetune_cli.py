@@ -10,8 +10,7 @@ import pytest
 from intrigue.cli import main
 from intrigue.config.run import resolve
 from intrigue.presets import preset_layer
-from intrigue.run.driver import start
-from intrigue.run.multi_seed import Plan, start_seeds
+from intrigue.run.driver import SeedRun, start, start_seeds
 
 TINY = {
     "env.max_episode_steps": 10, "threads": 1, "device": "cpu", "run.products": "float32", "steps": 60,
@@ -58,7 +57,7 @@ def test_resume_tells_the_score_where_a_fine_tuning_ends(walker, tmp_path, monke
 
 def test_resume_tells_the_scores_of_several_seeds(tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
-    plans = [Plan(resolve(preset_layer("nnm-urlb"), TINY, {"seed": seed})) for seed in (0, 1)]
+    plans = [SeedRun(resolve(preset_layer("nnm-urlb"), TINY, {"seed": seed})) for seed in (0, 1)]
     start_seeds(plans, out=Path("walker"), quiet=True)
     assert main(["finetune", "walker", "--task", "walker_run", "--out", "tuned", *SHORT]) == 0
     scores = capsys.readouterr().out.splitlines()[1:]

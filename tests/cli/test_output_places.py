@@ -13,7 +13,7 @@ from intrigue.cli import main
 from intrigue.config.run import resolve
 from intrigue.run import play
 from intrigue.run.driver import start
-from intrigue.run.outputs import file_problems, folder_problems
+from intrigue.run.outputs import check_file, check_folder
 from intrigue.studies import engine
 
 
@@ -84,14 +84,14 @@ def test_a_study_refuses_its_folder_before_it_begins(place, monkeypatch, capsys,
 
 
 def test_a_place_that_may_not_be_written_is_named_and_asking_leaves_nothing(place, monkeypatch) -> None:
-    assert file_problems("--json", Path("a/b.json")) == folder_problems("--out", Path("a/b")) == []
-    assert file_problems("--json", place / "afile") == file_problems("--json", None) == []
+    assert check_file("--json", Path("a/b.json")) == check_folder("--out", Path("a/b")) == []
+    assert check_file("--json", place / "afile") == check_file("--json", None) == []
     assert not (place / "a").exists() and (place / "afile").read_text() == "here before"
     # As root everything may be written, so what a read-only folder answers is played here.
     monkeypatch.setattr("intrigue.run.outputs.os.access", lambda *_: False)
-    (told,) = file_problems("--json", Path("x.gif/deep/b.json"))
+    (told,) = check_file("--json", Path("x.gif/deep/b.json"))
     assert str(told).startswith("--json: x.gif/deep/b.json cannot be written: nothing may be written in x.gif. ")
-    (told,) = file_problems("--json", place / "afile")
+    (told,) = check_file("--json", place / "afile")
     assert "it may not be changed" in str(told)
 
 

@@ -114,7 +114,7 @@ def test_all_damaged_is_an_error_and_moves_nothing(bench: Bench) -> None:
     with pytest.raises(CheckpointError, match="2 damaged"):
         checkpoint.load(bench.folder, on_skip=messages.append)
     assert len(messages) == 2
-    assert checkpoint.set_aside_damaged(bench.folder) == []
+    assert checkpoint.quarantine_damaged(bench.folder) == []
 
 
 def _symlink(path: Path) -> None:

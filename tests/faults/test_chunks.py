@@ -175,7 +175,7 @@ def test_a_damaged_chunk_is_named_and_the_older_checkpoint_is_used(original: Pat
     loaded = checkpoint.load(folder, on_skip=said.append)
     assert loaded.step == 300
     assert len(said) == 1 and "chunks/rows-000000000000030-" in said[0]
-    checkpoint.set_aside_damaged(folder)
+    checkpoint.quarantine_damaged(folder)
     save(folder, 400)
     assert checkpoint.verify(folder).ok, "the run goes on over it, and writes the chunk anew"
     assert checkpoint.digest(folder) == checkpoint.digest(original)

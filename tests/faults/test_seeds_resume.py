@@ -23,10 +23,9 @@ from intrigue.errors import ConfigError, Interrupted
 from intrigue.presets import preset_layer
 from intrigue.run import checkpoint
 from intrigue.run.checkpoint import snapshot
-from intrigue.run.driver import start
+from intrigue.run.driver import SeedRun, resume_seeds, start, start_seeds
 from intrigue.run.folder import RunFolder
 from intrigue.run.lock import RunLock
-from intrigue.run.multi_seed import Plan, resume_seeds, start_seeds
 from intrigue.seeding import derive_seed
 from run_ends import CLOCK, kept, told
 
@@ -59,7 +58,7 @@ def shrunk(**changes):
 
 
 def plans(**changes):
-    return [Plan(shrunk(seed=seed, **changes)) for seed in SEEDS]
+    return [SeedRun(shrunk(seed=seed, **changes)) for seed in SEEDS]
 
 
 def same_end(runs, calm):
@@ -82,7 +81,7 @@ def near_end(runs, calm):
             for name in set(wanted) - set(CLOCK):
                 assert mine[name] == pytest.approx(wanted[name], rel=1e-4, abs=1e-6, nan_ok=True), name
         folders = [RunFolder(each.path) for each in (run, undisturbed)]
-        assert snapshot.marks_of(folders[0]) == snapshot.marks_of(folders[1]) == [45]
+        assert snapshot.list_marks(folders[0]) == snapshot.list_marks(folders[1]) == [45]
         weights = [snapshot.load(folder, 45).agent for folder in folders]
         assert all(torch.allclose(weight, weights[1][name], atol=1e-5) for name, weight in weights[0].items())
 

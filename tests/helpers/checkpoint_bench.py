@@ -11,8 +11,7 @@ import pytest
 import torch
 
 from intrigue.errors import CheckpointError
-from intrigue.run import checkpoint
-from intrigue.run import create as birth
+from intrigue.run import checkpoint, create
 
 MEMBERS = ("manifest.json", "state.json", "tensors.safetensors")
 
@@ -66,7 +65,7 @@ class Bench:
 
 
 def create_run(place: Path) -> None:
-    with birth.create(place / "run", {"steps": 1}, {"host": "h"}) as staging:
+    with create.create(place / "run", {"steps": 1}, {"host": "h"}) as staging:
         save(staging.folder.checkpoints, 0)
         staging.publish()
 

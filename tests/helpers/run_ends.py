@@ -11,7 +11,7 @@ CLOCK = ("wall_seconds", "charts/SPS", "time/collect_fraction", "time/curiosity_
 def kept(path):
     """The digests of a run's snapshots, by their steps."""
     folder = RunFolder(path)
-    return {mark: snapshot.load(folder, mark).digest for mark in snapshot.marks_of(folder)}
+    return {mark: snapshot.load(folder, mark).digest for mark in snapshot.list_marks(folder)}
 
 
 def told(columns):

@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 
 from conftest import TINY
 from intrigue.config.run import resolve
-from intrigue.errors import ConfigError, NonFiniteError, of_seed
+from intrigue.errors import ConfigError, NonFiniteError, name_seed_in_errors
 from intrigue.presets import preset_layer
 from intrigue.run.logging.console import Console
-from intrigue.run.loop import mean_of, next_mark, next_stop
-from intrigue.run.names import original_text, seed_name, seed_of, seeds_stem
+from intrigue.run.loop import mean_metrics, next_mark, next_stop
+from intrigue.run.names import default_seed_folder_name, original_text, parse_seed_name, seed_folder_name
 from intrigue.run.seed_folder import seed_runs
-from intrigue.seeding import MOST_SEEDS, parse_seeds
+from intrigue.seeding import MAX_SEEDS, parse_seeds
 from intrigue.training.build import build, pool_config_for
-from intrigue.training.loops import train_all, why_not_together
+from intrigue.training.loops import why_not_together, train_all
 
 REPLAY = {
     "env": "dmc/pendulum_swingup",
@@ -69,8 +69,8 @@ def test_seeds_are_read(text, seeds):
         ("8:2", "holds no seed"),
         ("0,3,0,3", "0, 3 stands more than once. Name each once: --seeds 0,3."),
         ("0:4,2", "--seeds 0,1,2,3."),
-        (f"0:{MOST_SEEDS + 1}", f"more than {MOST_SEEDS} seeds"),
-        ("0:999999999999999999", f"--seeds 0:{MOST_SEEDS} is a first one"),
+        (f"0:{MAX_SEEDS + 1}", f"more than {MAX_SEEDS} seeds"),
+        ("0:999999999999999999", f"--seeds 0:{MAX_SEEDS} is a first one"),
     ],
 )
 def test_what_is_wrong_with_seeds_is_said_with_the_fix(text, said):
@@ -81,12 +81,14 @@ def test_what_is_wrong_with_seeds_is_said_with_the_fix(text, said):
 
 
 def test_folders_of_seeds_have_names():
-    assert seeds_stem("dmc/walker", "nnm", "ddpg", [*range(8)]) == "dmc+walker__nnm__ddpg__seeds-0-7"
-    assert seeds_stem("rooms", "rnd", "ppo", [0, 3, 5]) == "rooms__rnd__ppo__seeds-0_3_5"
-    assert seeds_stem("rooms", "rnd", "ppo", [4]) == "rooms__rnd__ppo__seeds-4"
-    assert original_text(seeds_stem("a/b", "r", "p", [1, 2])) == "a/b__r__p__seeds-1-2"
-    assert [seed_of(seed_name(seed)) for seed in (0, 7, 10**12)] == [0, 7, 10**12]
-    assert [seed_of(name) for name in ("seed-", "seed-01", "seed-1x", "seed--1", "Seed-1", "seed-١")] == [None] * 6
+    assert default_seed_folder_name("dmc/walker", "nnm", "ddpg", [*range(8)]) == "dmc+walker__nnm__ddpg__seeds-0-7"
+    assert default_seed_folder_name("rooms", "rnd", "ppo", [0, 3, 5]) == "rooms__rnd__ppo__seeds-0_3_5"
+    assert default_seed_folder_name("rooms", "rnd", "ppo", [4]) == "rooms__rnd__ppo__seeds-4"
+    assert original_text(default_seed_folder_name("a/b", "r", "p", [1, 2])) == "a/b__r__p__seeds-1-2"
+    assert [parse_seed_name(seed_folder_name(seed)) for seed in (0, 7, 10**12)] == [0, 7, 10**12]
+    assert [parse_seed_name(name) for name in ("seed-", "seed-01", "seed-1x", "seed--1", "Seed-1", "seed-١")] == [
+        None
+    ] * 6
 
 
 def test_runs_of_seeds_are_found_in_the_order_of_their_seeds(tmp_path):
@@ -179,9 +181,9 @@ def test_stops_that_come_nearer_are_heeded_at_the_next_step(made):
 
 
 def test_a_failure_is_named_by_its_seed_and_keeps_its_kind():
-    with pytest.raises(NonFiniteError, match=r"^seed 7: the loss is NaN$"), of_seed(7):
+    with pytest.raises(NonFiniteError, match=r"^seed 7: the loss is NaN$"), name_seed_in_errors(7):
         raise NonFiniteError("the loss is NaN")
-    with pytest.raises(ConfigError, match=r"^wrong$"), of_seed(7):
+    with pytest.raises(ConfigError, match=r"^wrong$"), name_seed_in_errors(7):
         raise ConfigError("wrong")
 
 
@@ -215,10 +217,10 @@ def test_one_line_shows_the_mean_of_all_seeds_and_the_rate_of_all_together():
     console.update(100, 100, {})
     now[0] = 10.0
     rows = [{"charts/episodic_return": 1.0}, {"charts/episodic_return": 4.0}, {"charts/episodic_return": math.nan}, {}]
-    console.update(200, 200, mean_of(rows))
+    console.update(200, 200, mean_metrics(rows))
     line = stream.getvalue().splitlines()[-1]
     assert "200/1,000 steps of 4 seeds" in line
     assert "40 steps/s" in line
     assert "1:20 left" in line
     assert "return 2.5" in line
-    assert mean_of([{"a": math.nan}, {}]) == {}
+    assert mean_metrics([{"a": math.nan}, {}]) == {}

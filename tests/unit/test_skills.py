@@ -18,7 +18,7 @@ from intrigue.envs.pool.config import PoolConfig
 from intrigue.envs.pool.pool import make_pool
 from intrigue.envs.pool.vector import VectorPool
 from intrigue.envs.registry import ENVS
-from intrigue.skills import SkillCourse, SkillSpec
+from intrigue.skills import SkillSampler, SkillSpec
 from intrigue.training.rollout_collector import Collector
 from intrigue.types import Acted
 from places import PLUGINS
@@ -86,7 +86,7 @@ def test_the_seed_decides_the_draws(kind):
 
 
 def test_a_skill_lasts_exactly_its_steps_or_to_the_episodes_end():
-    course = SkillCourse(SkillSpec(**TELLING, every=3), 2, seeded())
+    course = SkillSampler(SkillSpec(**TELLING, every=3), 2, seeded())
     course.start()
     followed = []
     for t in range(9):
@@ -99,7 +99,7 @@ def test_a_skill_lasts_exactly_its_steps_or_to_the_episodes_end():
 
 
 def test_without_a_number_of_steps_a_skill_lasts_for_the_episode():
-    course = SkillCourse(SkillSpec(**TELLING, every=0), 1, seeded())
+    course = SkillSampler(SkillSpec(**TELLING, every=0), 1, seeded())
     course.start()
     followed = []
     for t in range(200):
@@ -116,7 +116,7 @@ def test_without_a_number_of_steps_a_skill_lasts_for_the_episode():
 )
 def test_lifetimes_against_a_plain_count(every, ends, late):
     """`late`: as from environments that reset one step late, whose reset rows are no steps."""
-    course = SkillCourse(SkillSpec(**TELLING, every=every), 2, seeded())
+    course = SkillSampler(SkillSpec(**TELLING, every=every), 2, seeded())
     course.start()
     number, age, pending = [0, 0], [0, 0], [False, False]
     for row in ends:
@@ -136,7 +136,7 @@ def test_lifetimes_against_a_plain_count(every, ends, late):
 def test_skills_of_one_environment_do_not_hang_on_the_others():
     runs = []
     for end in (3, 11):
-        course = SkillCourse(SkillSpec(**TELLING, every=4), 2, seeded())
+        course = SkillSampler(SkillSpec(**TELLING, every=4), 2, seeded())
         course.start()
         skills = []
         for t in range(16):
@@ -147,11 +147,11 @@ def test_skills_of_one_environment_do_not_hang_on_the_others():
 
 
 def test_loading_shares_nothing_with_the_state_it_came_from():
-    course = SkillCourse(SkillSpec(**TELLING, every=3), 2, seeded())
+    course = SkillSampler(SkillSpec(**TELLING, every=3), 2, seeded())
     course.start()
     course.advance(torch.tensor([False, False]))
     state = course.state_dict()
-    other = SkillCourse(SkillSpec(**TELLING, every=3), 2, seeded(9))
+    other = SkillSampler(SkillSpec(**TELLING, every=3), 2, seeded(9))
     other.load_state_dict(state)
     other.advance(torch.tensor([False, True]))
     assert same_state(state, course.state_dict())
@@ -184,7 +184,7 @@ class Listener(Agent):
 
 
 def listening(pool, every, steps=7):
-    course = SkillCourse(SkillSpec(**TELLING, every=every), pool.num_envs, seeded(5))
+    course = SkillSampler(SkillSpec(**TELLING, every=every), pool.num_envs, seeded(5))
     collector = Collector(pool, steps, torch.device("cpu"), course)
     collector.start()
     return collector, Listener(RandomConfig(steps), pool.spaces, ("total",)), seeded(1)
@@ -262,7 +262,7 @@ def hand_over(curiosity, **skill):
 def test_curiosity_says_which_skill_it_wants():
     curiosity = Curiosity("diayn", GYM_OBS["vector"], GYM_ACTIONS["discrete"], skills=3, hidden=4)
     before = curiosity.state_dict()
-    with pytest.raises(ValueError, match=r"3 numbers \(one-hot\).*there are none.*skill=.*SkillCourse"):
+    with pytest.raises(ValueError, match=r"3 numbers \(one-hot\).*there are none.*skill=.*SkillSampler"):
         hand_over(curiosity)
     with pytest.raises(ValueError, match=r"3 numbers \(one-hot\).*each has 2"):
         hand_over(curiosity, skill=np.zeros((6, 4, 2)))

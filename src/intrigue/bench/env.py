@@ -19,7 +19,7 @@ from intrigue.bench.machine import machine
 from intrigue.envs.make import EnvMaker
 from intrigue.envs.pool.config import PoolConfig, cores, problems, worker_count
 from intrigue.errors import ConfigError, Problem
-from intrigue.run.outputs import refuse_files, write_text
+from intrigue.run.outputs import require_writable, write_text
 
 SWEEP_SECONDS = 75.0  # No further setting is begun after this; one takes at most about ten seconds.
 HEADER = f"{'workers':>8}{'groups':>8}{'pin':>6}{'steps/s':>11}{'of bare':>9}{'start s':>9}{'peak MiB':>10}\n"
@@ -51,7 +51,7 @@ def command(
       intrigue bench env rooms --envs 16 --workers 0 --groups 1
     """
     cfg = checked(env, envs, workers, groups, seconds, pin)
-    refuse_files(json=json_file)
+    require_writable(json=json_file)
     count = max(1, worker_count(cfg))
     # Half before and half after: a shared machine is not equally fast twice.
     before = bare_rate(env, count, pin, seconds / 2)

@@ -34,7 +34,7 @@ from intrigue.errors import ConfigError, Problem, unknown_name
 from intrigue.ops.precision import exact_float32
 from intrigue.rewards.registry import REWARDS
 from intrigue.rng import seeded_construction
-from intrigue.run.outputs import refuse_files, write_text
+from intrigue.run.outputs import require_writable, write_text
 from intrigue.spaces import ActionSpec, ObsSpec, Spaces
 from intrigue.training.build import pick_device
 from intrigue.types import Parts, Prepared, Stream, Transitions
@@ -187,7 +187,7 @@ def command(
         wrong.append(Problem("rounds", f"{rounds}, at least 1 is needed."))
     if wrong:
         raise ConfigError(wrong)
-    refuse_files(json=json_file)
+    require_writable(json=json_file)
     chosen = pick_device(device)
     spaces = tuple(SPACES) if space == "all" else (space,)
     # A mixture without an expression has nothing to measure.

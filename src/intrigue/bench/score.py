@@ -26,7 +26,7 @@ from torch import Generator, Tensor
 from intrigue.bench.machine import machine
 from intrigue.bench.timing import captured, medians, seconds_once
 from intrigue.nuclear import choose_method, nuclear_score
-from intrigue.run.outputs import refuse_files, write_text
+from intrigue.run.outputs import require_writable, write_text
 
 Maker = Callable[[int, int, int, Generator], Tensor]
 
@@ -228,7 +228,7 @@ def command(
       intrigue bench score
       intrigue bench score --device cuda --json score.json --csv score.csv
     """
-    refuse_files(json=json_file, csv=csv_file)
+    require_writable(json=json_file, csv=csv_file)
     chosen = torch.device("cuda" if device == "auto" and torch.cuda.is_available() else device.replace("auto", "cpu"))
     shapes: Sequence[Shape] = SHAPES[chosen.type]
     if small:

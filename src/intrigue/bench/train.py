@@ -14,7 +14,7 @@ from intrigue.config.compatibility import replays
 from intrigue.config.run import resolve
 from intrigue.errors import ConfigError, Problem
 from intrigue.presets import preset_layer
-from intrigue.run.outputs import refuse_files, write_text
+from intrigue.run.outputs import require_writable, write_text
 from intrigue.seeding import parse_seeds
 
 ROLLOUTS = 6  # timed, if no other number is asked for
@@ -62,7 +62,7 @@ def command(
     cfg = resolve(preset_layer(preset), {name: value for name, value in given.items() if value is not None})
     from_replay = replays(cfg.agent_name)
     _refuse(cfg.agent_name, from_replay, rollouts, updates, seeds)
-    refuse_files(json=json_file)
+    require_writable(json=json_file)
     if from_replay:
         numbers = parse_seeds(seeds) if seeds is not None else [cfg.run.seed]
         figures = train_off_policy.measured(cfg, preset, numbers, updates)

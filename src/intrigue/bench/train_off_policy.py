@@ -25,7 +25,7 @@ from intrigue.bench.timing import PhaseClock, Progress
 from intrigue.config.run import RunConfig
 from intrigue.envs.pool.config import worker_count
 from intrigue.replay.plan import ReplayPlan, updates_due
-from intrigue.run.driver import settled
+from intrigue.run.build import resolve_machine_settings
 from intrigue.training.build import build, pool_config_for
 from intrigue.training.off_policy import ReplayParts
 from intrigue.training.pool_prestart import PoolsAhead
@@ -65,7 +65,7 @@ def measured(
     cfg: RunConfig, preset: str, seeds: Sequence[int], updates: int | None, make_engine: MakeEngine = engine_of
 ) -> dict[str, Any]:
     """Every figure of the page."""
-    cfg = settled(cfg)
+    cfg = resolve_machine_settings(cfg)
     began = time.perf_counter()
     with contextlib.ExitStack() as stack:
         parts = _replay_parts(stack, [cfg.with_run(seed=seed) for seed in seeds])

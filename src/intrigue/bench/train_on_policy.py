@@ -18,7 +18,7 @@ from intrigue.bench.machine import machine, resident_peak
 from intrigue.bench.timing import Progress
 from intrigue.config.run import RunConfig
 from intrigue.ops.precision import exact_float32
-from intrigue.run.driver import use_threads
+from intrigue.run.build import use_threads
 from intrigue.training.build import build
 from intrigue.training.parts import Parts
 from intrigue.types import Transitions

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 
-from intrigue.cli.options import call
+from intrigue.cli.options import run_command
 from intrigue.errors import ConfigError, unknown_name
 
 TARGETS = {
@@ -36,4 +36,4 @@ def main(argv: list[str]) -> int:
     target = argv[0]
     if target not in TARGETS:
         raise ConfigError(f"target: {unknown_name(target, TARGETS, 'See `intrigue bench --help`.')}")
-    return call(import_module(f"intrigue.bench.{target}").command, f"bench {target}", argv[1:])
+    return run_command(import_module(f"intrigue.bench.{target}").command, f"bench {target}", argv[1:])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from intrigue.cli.options import RunDir, call
+from intrigue.cli.options import RunDir, run_command
 
 
 def digest(folder: RunDir) -> int:
@@ -27,4 +27,4 @@ def digest(folder: RunDir) -> int:
 
 def main(argv: list[str]) -> int:
     """Entry point."""
-    return call(digest, "digest", argv)
+    return run_command(digest, "digest", argv)

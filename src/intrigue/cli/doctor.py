@@ -8,7 +8,7 @@ from typing import Annotated
 
 import tyro
 
-from intrigue.cli.options import Json, Switch, call
+from intrigue.cli.options import Json, Switch, run_command
 
 
 def doctor(
@@ -41,4 +41,4 @@ def doctor(
 
 def main(argv: list[str]) -> int:
     """Entry point."""
-    return call(doctor, "doctor", argv)
+    return run_command(doctor, "doctor", argv)

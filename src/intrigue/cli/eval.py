@@ -9,10 +9,10 @@ from typing import Annotated
 
 import tyro
 
-from intrigue.cli.options import Json, Plugins, RunDir, Switch, Whole, call
+from intrigue.cli.options import Json, Plugins, RunDir, Switch, Whole, run_command
 from intrigue.config.plugins import add_plugin
 from intrigue.errors import ConfigError, Problem
-from intrigue.run.outputs import file_problems
+from intrigue.run.outputs import check_file
 
 
 def evaluate(
@@ -37,7 +37,7 @@ def evaluate(
         problems.append(Problem("--seed", f"{seed} is out of range; it must be >= 0."))
     if video is not None and video.suffix not in (".gif", ".mp4"):
         problems.append(Problem("--video", f"{video} must end in .gif or .mp4."))
-    problems += file_problems("--video", video)
+    problems += check_file("--video", video)
     if problems:
         raise ConfigError(problems)
     from intrigue.run.folder import open_run
@@ -65,4 +65,4 @@ def evaluate(
 
 def main(argv: list[str]) -> int:
     """Entry point."""
-    return call(evaluate, "eval", argv)
+    return run_command(evaluate, "eval", argv)

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from intrigue.cli.options import Json, RunDir, call, shown
+from intrigue.cli.options import Json, RunDir, relative_path, run_command
 
 
 def export(
@@ -45,7 +45,7 @@ def export(
         }
         sys.stdout.write(json.dumps(fields) + "\n")
         return 0
-    sys.stdout.write(f"{shown(to)}\n")
+    sys.stdout.write(f"{relative_path(to)}\n")
     count = int(done.origin["environments"])
     stepped = f" of {count} environments" if count > 1 else ""
     sys.stderr.write(
@@ -61,4 +61,4 @@ def _warn(text: str) -> None:
 
 def main(argv: list[str]) -> int:
     """Entry point."""
-    return call(export, "export", argv)
+    return run_command(export, "export", argv)

@@ -1,7 +1,4 @@
-"""`intrigue finetune DIR --task T [--snapshot N] [--steps N]`.
-
-What a fine-tuning found, in words: for `finetune`, and for `resume` where it ends one that was interrupted.
-"""
+"""`intrigue finetune DIR --task T [--snapshot N] [--steps N]`, and its results in words, which `resume` prints too."""
 
 from __future__ import annotations
 
@@ -14,27 +11,27 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from intrigue.cli.options import Json, Plugins, Quiet, RunDir, Whole, WholeOrNone, call, shown
+from intrigue.cli.options import Json, Plugins, Quiet, RunDir, Whole, WholeOrNone, relative_path, run_command
 from intrigue.config.plugins import add_plugin
 from intrigue.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
-    from intrigue.run.finetune import Finetuned
+    from intrigue.run.finetune import FinetuneResult
     from intrigue.run.folder import Run
 
 
-def ended(run: Run) -> Finetuned | None:
-    """The fine-tuning that this run is, where it has its score: at its last step, and evaluated there."""
-    from intrigue.run.finetune import scored
+def finished_finetuning(run: Run) -> FinetuneResult | None:
+    """The result of a run that is a fine-tuning, at its last step and evaluated there; None for any other."""
+    from intrigue.run.finetune import read_result
     from intrigue.run.folder import RunFolder, read_provenance
 
     if run.step < run.config.run.steps or run.evaluations().get("step", [])[-1:] != [run.step]:
         return None
     origin = read_provenance(RunFolder(run.path)).get("finetuned_from")
-    return None if origin is None else scored(run, int(origin["snapshot"]))
+    return None if origin is None else read_result(run, int(origin["snapshot"]))
 
 
-def sentence(done: Finetuned) -> str:
+def describe_result(done: FinetuneResult) -> str:
     """The score of one run."""
     share = "" if done.expert is None else f", {done.normalized:.3f} of the expert's {done.expert:g}"
     return (
@@ -43,7 +40,7 @@ def sentence(done: Finetuned) -> str:
     )
 
 
-def mean_sentence(all_done: Sequence[Finetuned]) -> str:
+def describe_mean(all_done: Sequence[FinetuneResult]) -> str:
     """The mean score of several seeds."""
     mean, expert = statistics.fmean(done.score for done in all_done), all_done[0].expert
     share = "" if expert is None else f", {mean / expert:.3f} of the expert's {expert:g}"
@@ -92,35 +89,31 @@ def finetune(
         raise ConfigError(problems)
     for path in plugin:
         add_plugin(path)
-    from intrigue.run.finetune import finetune as run
-    from intrigue.run.finetune import finetune_seeds
+    from intrigue.run import finetune as finetuning
     from intrigue.run.seed_folder import seed_runs
 
-    settings: dict[str, Any] = {
-        "mark": snapshot,
-        "steps": steps,
-        "n_step": n_step,
-        "eval_every": eval_every,
-        "device": device,
-        "out": out,
-        "quiet": quiet,
-    }
+    results = finetuning.finetune(
+        folder,
+        task,
+        mark=snapshot,
+        steps=steps,
+        n_step=n_step,
+        eval_every=eval_every,
+        seed=seed,
+        device=device,
+        out=out,
+        quiet=quiet,
+    )
     if seed_runs(folder):
-        if seed is not None:
-            raise ConfigError(
-                [Problem("--seed", f"{folder} holds several seeds, and each keeps its own. Leave it out.")]
-            )
-        _show_all(finetune_seeds(folder, task, **settings), json_output)
-        return 0
-    done = run(folder, task, seed=seed, **settings)
-    if json_output:
-        sys.stdout.write(json.dumps(_fields(done)) + "\n")
+        _print_all(results, json_output)
+    elif json_output:
+        sys.stdout.write(json.dumps(_fields(results[0])) + "\n")
     else:
-        sys.stdout.write(f"{shown(done.run.path)}\n{sentence(done)}\n")
+        sys.stdout.write(f"{relative_path(results[0].run.path)}\n{describe_result(results[0])}\n")
     return 0
 
 
-def _show_all(all_done: Sequence[Finetuned], json_output: bool) -> None:
+def _print_all(all_done: Sequence[FinetuneResult], json_output: bool) -> None:
     """One line for each seed and one for their mean, or all of it as one object."""
     first, mean = all_done[0], statistics.fmean(done.score for done in all_done)
     normalized = None if first.expert is None else mean / first.expert
@@ -137,11 +130,11 @@ def _show_all(all_done: Sequence[Finetuned], json_output: bool) -> None:
         }
         sys.stdout.write(json.dumps(fields) + "\n")
         return
-    lines = [f"seed {done.run.config.run.seed}: {sentence(done)}" for done in all_done]
-    sys.stdout.write("\n".join([shown(folder), *lines, mean_sentence(all_done), ""]))
+    lines = [f"seed {done.run.config.run.seed}: {describe_result(done)}" for done in all_done]
+    sys.stdout.write("\n".join([relative_path(folder), *lines, describe_mean(all_done), ""]))
 
 
-def _fields(done: Finetuned) -> dict[str, Any]:
+def _fields(done: FinetuneResult) -> dict[str, Any]:
     return {
         "run": str(done.run.path),
         "task": done.task,
@@ -157,4 +150,4 @@ def _fields(done: Finetuned) -> dict[str, Any]:
 
 def main(argv: list[str]) -> int:
     """Entry point."""
-    return call(finetune, "finetune", argv)
+    return run_command(finetune, "finetune", argv)

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import tyro
 
 from intrigue.api import catalogue, citations
-from intrigue.cli.options import Json, Plugins, call
+from intrigue.cli.options import Json, Plugins, run_command
 from intrigue.config.plugins import add_plugin
 from intrigue.errors import ConfigError, Problem
 
@@ -52,4 +52,4 @@ def list_kind(
 
 def main(argv: list[str]) -> int:
     """Entry point."""
-    return call(list_kind, "list", argv)
+    return run_command(list_kind, "list", argv)

@@ -34,12 +34,12 @@ Plugins = Annotated[
 ]
 
 
-def shown(path: Path) -> str:
+def relative_path(path: Path) -> str:
     """The path as a person would type it here: relative when it lies below the current folder."""
     relative = os.path.relpath(path)
     return str(path) if relative.startswith("..") else relative
 
 
-def call(command: Callable[..., int], name: str, argv: list[str]) -> int:
+def run_command(command: Callable[..., int], name: str, argv: list[str]) -> int:
     """Run a command function with these arguments; wrong ones are explained and exit with code 2."""
     return tyro.cli(command, prog=f"intrigue {name}", args=argv, description=inspect.getdoc(command))

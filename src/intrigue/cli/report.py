@@ -8,7 +8,7 @@ from typing import Annotated
 
 import tyro
 
-from intrigue.cli.options import Plugins, call
+from intrigue.cli.options import Plugins, run_command
 from intrigue.config.plugins import add_plugin
 from intrigue.report.text import visible
 
@@ -51,4 +51,4 @@ def report(
 
 def main(argv: list[str]) -> int:
     """Entry point."""
-    return call(report, "report", argv)
+    return run_command(report, "report", argv)

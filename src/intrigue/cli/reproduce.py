@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from intrigue.cli.options import Json, Switch, Whole, call
+from intrigue.cli.options import Json, Switch, Whole, run_command
 from intrigue.errors import ConfigError, Problem
-from intrigue.run.outputs import folder_problems
+from intrigue.run.outputs import check_folder
 
 if TYPE_CHECKING:
     from intrigue.studies.base import Conclusion, Study
@@ -56,7 +56,7 @@ def reproduce(
     plan = STUDIES.get(study).cls()
     what = "the paper's own numbers" if recheck_paper else "from files" if sources else f"budget: {budget}"
     place = out or Path("runs") / "studies" / f"{study}-{'from' if sources else budget}"
-    problems = folder_problems("--out", out if recheck_paper else place)
+    problems = check_folder("--out", out if recheck_paper else place)
     if jobs < 0:
         problems.append(Problem("--jobs", f"{jobs} is out of range; it must be >= 0."))
     if recheck_paper and sources:
@@ -131,4 +131,4 @@ def _say(text: str) -> None:
 
 def main(argv: list[str]) -> int:
     """Entry point."""
-    return call(reproduce, "reproduce", argv)
+    return run_command(reproduce, "reproduce", argv)

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import tyro
 
-from intrigue.cli.finetune import ended, mean_sentence, sentence
-from intrigue.cli.options import Plugins, Quiet, RunDir, WholeOrNone, call, shown
+from intrigue.cli.finetune import describe_mean, describe_result, finished_finetuning
+from intrigue.cli.options import Plugins, Quiet, RunDir, WholeOrNone, relative_path, run_command
 from intrigue.config.plugins import add_plugin
 from intrigue.errors import ConfigError, Problem
 
@@ -31,25 +31,27 @@ def resume(
     """
     if steps is not None and steps < 1:
         raise ConfigError([Problem("--steps", f"{steps} is out of range; it must be >= 1.")])
-    from intrigue.run.driver import resume as take_up
-    from intrigue.run.multi_seed import resume_seeds
+    from intrigue.run import driver
     from intrigue.run.seed_folder import seed_runs
 
     for path in plugin:
         add_plugin(path)
     several = bool(seed_runs(folder))
-    runs = resume_seeds(folder, steps=steps, quiet=quiet) if several else [take_up(folder, steps=steps, quiet=quiet)]
+    if several:
+        runs = driver.resume_seeds(folder, steps=steps, quiet=quiet)
+    else:
+        runs = [driver.resume(folder, steps=steps, quiet=quiet)]
     for run in runs:
-        sys.stdout.write(f"{shown(run.path)} is at step {run.step} of {run.config.run.steps}\n")
-    scores = [done for run in runs if (done := ended(run)) is not None]
+        sys.stdout.write(f"{relative_path(run.path)} is at step {run.step} of {run.config.run.steps}\n")
+    scores = [done for run in runs if (done := finished_finetuning(run)) is not None]
     for done in scores:
         seed = f"seed {done.run.config.run.seed}: " if several else ""
-        sys.stdout.write(f"{seed}{sentence(done)}\n")
+        sys.stdout.write(f"{seed}{describe_result(done)}\n")
     if several and len(scores) == len(runs):
-        sys.stdout.write(f"{mean_sentence(scores)}\n")
+        sys.stdout.write(f"{describe_mean(scores)}\n")
     return 0
 
 
 def main(argv: list[str]) -> int:
     """Entry point."""
-    return call(resume, "resume", argv)
+    return run_command(resume, "resume", argv)

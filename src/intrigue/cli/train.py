@@ -24,7 +24,7 @@ def main(argv: list[str]) -> int:
     for path in arguments.repeated.get("plugin", []):
         add_plugin(Path(path))
     if "help" in arguments.switches:
-        layers, problems = given_layers(arguments)
+        layers, problems = read_layers(arguments)
         if problems:
             raise ConfigError(problems)
         print_help(arguments, layers)
@@ -34,20 +34,19 @@ def main(argv: list[str]) -> int:
         json.dump(config.to_json(), sys.stdout, indent=2)
         sys.stdout.write("\n")
         return 0
-    from intrigue.cli.options import shown
+    from intrigue.cli.options import relative_path
     from intrigue.datasets.load import prefill_from
-    from intrigue.run.driver import start
-    from intrigue.run.multi_seed import Plan, start_seeds
+    from intrigue.run.driver import SeedRun, start, start_seeds
 
     out = Path(arguments.options["out"]) if "out" in arguments.options else None
     given = arguments.options.get("replay_from")
     quiet, prepare = "quiet" in arguments.switches, None if given is None else prefill_from(Path(given))
     if seeds:
-        runs = start_seeds([Plan(config.with_run(seed=each), prepare) for each in seeds], out=out, quiet=quiet)
+        runs = start_seeds([SeedRun(config.with_run(seed=each), prepare) for each in seeds], out=out, quiet=quiet)
         made = runs[0].path.parent
     else:
         made = start(config, out=out, quiet=quiet, prepare=prepare).path
-    sys.stdout.write(f"{shown(made)}\n")
+    sys.stdout.write(f"{relative_path(made)}\n")
     return 0
 
 
@@ -73,7 +72,7 @@ def configure_seeds(arguments: Arguments) -> tuple[RunConfig, list[int]]:
 
 def configure(arguments: Arguments) -> RunConfig:
     """The run these arguments describe, or every problem with them at once."""
-    layers, unread = given_layers(arguments)
+    layers, unread = read_layers(arguments)
     problems = [*arguments.problems, *unread]
     typed: dict[str, Any] = {**arguments.options, **arguments.fields}
     for name in ("preset", "config", "out", "replay_from", "seeds"):
@@ -99,7 +98,7 @@ def configure(arguments: Arguments) -> RunConfig:
     return config
 
 
-def given_layers(arguments: Arguments) -> tuple[list[dict[str, Any]], list[Problem]]:
+def read_layers(arguments: Arguments) -> tuple[list[dict[str, Any]], list[Problem]]:
     """What --preset and --config stand for, and what is wrong with them."""
     layers: list[dict[str, Any]] = []
     problems: list[Problem] = []

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from intrigue.cli.arguments import Arguments
-from intrigue.config.reward_expression import as_reward
+from intrigue.config.reward_expression import parse_reward
 from intrigue.config.run import DEFAULT_NAMES, PLAIN, RunConfig, declaration_of, resolve
 from intrigue.config.schema import describe, fields_of
 from intrigue.errors import ConfigError
@@ -80,7 +80,7 @@ def print_help(arguments: Arguments, layers: Sequence[Mapping[str, Any]] = ()) -
         own = declaration_of(section, resolved)
         name = names.get(section, resolved)
         try:
-            declared = declaration_of(section, as_reward(name)[0] if section == "reward" else name)
+            declared = declaration_of(section, parse_reward(name)[0] if section == "reward" else name)
         except ConfigError:
             declared = own
         shown = values[section] if declared.name == own.name else {}

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from intrigue.cli.options import Json, RunDir, call
+from intrigue.cli.options import Json, RunDir, run_command
 from intrigue.errors import CheckpointError
 
 
@@ -58,4 +58,4 @@ def _verdict(folder: Path) -> dict[str, Any]:
 
 def main(argv: list[str]) -> int:
     """Entry point."""
-    return call(verify, "verify", argv)
+    return run_command(verify, "verify", argv)

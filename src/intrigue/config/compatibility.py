@@ -1,7 +1,7 @@
-"""Which rewards and agents go together, and what to say of a pair that does not.
+"""Which rewards, agents and settings of curiosity go together.
 
-Names and settings are known before torch is loaded, what a class asks for only after. `doubtful` looks at the sources
-alone and errs towards doubt; `pair_problems` asks the classes themselves.
+Names and settings are known before torch is loaded, what a class requires only after. `needs_import_to_check` reads the
+sources alone and may be a false alarm; `pair_problems` imports the classes and asks them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # Of curiosity, where nothing else was asked for and the agent learns from replay. A batch drawn from all times has no
 # order whose returns could be followed; each is learned from once, as a whole, as in URLB.
-REPLAY_CURIOSITY = {"scale": "value", "epochs": 1, "minibatches": 1}
+REPLAY_DEFAULTS = {"scale": "value", "epochs": 1, "minibatches": 1}
 SCALES_IN_ORDER = ("return", "total")
 
 
@@ -46,14 +46,14 @@ def replay_problems(agent: str, curiosity: Mapping[str, Any]) -> list[Problem]:
     return problems
 
 
-def aimless(env_id: str, reward: str, curiosity: CuriosityConfig) -> bool:
+def has_no_reward_signal(env_id: str, reward: str, curiosity: CuriosityConfig) -> bool:
     """Whether a run of these has no reward at all: a domain without a task, and no bonus either."""
     family, name = split_id(env_id)
     without_bonus = reward == "none" or (curiosity.int_coef == 0 and curiosity.int_coef_steps == 0)
     return without_bonus and not ENVS.get(family).cls.has_reward(name)
 
 
-def doubtful(reward: str, reward_options: Mapping[str, Any], agent: str) -> bool:
+def needs_import_to_check(reward: str, reward_options: Mapping[str, Any], agent: str) -> bool:
     """Whether this pair's sources give a reason to ask the classes."""
     asks = {member for name in parts_of(reward, reward_options) for member in REWARDS.declaration(name).members}
     offers = AGENTS.declaration(agent).members

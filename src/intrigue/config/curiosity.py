@@ -47,7 +47,7 @@ class CuriosityConfig:
     follow: Literal["drawn", "middle", "tried", "regressed"] = "drawn"  # which skill; others than drawn to fine-tune
 
     @property
-    def takes_all(self) -> bool:
+    def is_full_batch(self) -> bool:
         """Whether one minibatch is all there is, so that the order of its rows says nothing."""
         return self.minibatches == 1 and self.update_fraction == 1 and self.minibatch_of == "rows"
 
@@ -78,12 +78,12 @@ def problems(cfg: Mapping[str, Any], num_envs: int | None = None) -> list[Proble
 
 def split_options(reward: str, options: Mapping[str, Any]) -> tuple[str, CuriosityConfig, dict[str, Any]]:
     """The reward's name, and keyword options sorted into curiosity's and its own; all wrong ones reported together."""
-    from intrigue.config.reward_expression import HINT, MIX, as_reward, problems_of
+    from intrigue.config.reward_expression import HINT, MIX, parse_reward, problems_of
     from intrigue.config.schema import check_fields, fields_of
     from intrigue.rewards.registry import REWARDS
 
     own = fields_of(CuriosityConfig)
-    reward, given = as_reward(reward)
+    reward, given = parse_reward(reward)
     options = {**given, **options}
     theirs = REWARDS.declaration(reward).hints()
     unknown = [name for name in options if name not in own and name not in theirs]

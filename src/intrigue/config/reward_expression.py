@@ -41,7 +41,7 @@ WINDOW = 35  # characters of a long expression shown before and after the place 
 HOLE = Number(1.0)  # stands where something wrong stood, so that the rest is read as well
 
 
-def as_reward(text: str) -> tuple[str, dict[str, Any]]:
+def parse_reward(text: str) -> tuple[str, dict[str, Any]]:
     """A reward's name and options for what a person wrote: a name as it is, an expression as `mix` of it."""
     if text in REWARDS.declarations() or not _is_composed(text):
         return text, {}

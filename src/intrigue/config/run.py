@@ -18,9 +18,15 @@ from typing import Any, Literal
 
 from intrigue.agents.registry import AGENTS
 from intrigue.config import curiosity as curiosity_config
-from intrigue.config.compatibility import REPLAY_CURIOSITY, doubtful, pair_problems, replay_problems, replays
+from intrigue.config.compatibility import (
+    REPLAY_DEFAULTS,
+    needs_import_to_check,
+    pair_problems,
+    replay_problems,
+    replays,
+)
 from intrigue.config.curiosity import CuriosityConfig
-from intrigue.config.reward_expression import HINT, MIX, as_reward
+from intrigue.config.reward_expression import HINT, MIX, parse_reward
 from intrigue.config.schema import check_fields, fields_of, shown
 from intrigue.envs.pool import config as pool_config
 from intrigue.envs.pool.config import PoolConfig
@@ -117,7 +123,7 @@ def resolve(*layers: Mapping[str, Any]) -> RunConfig:
             if not isinstance(chosen, str):
                 problems.append(Problem(section, f"{shown(chosen)} is not a name. See `intrigue list {section}s`."))
                 continue
-            chosen, given = as_reward(chosen) if section == "reward" else (chosen, {})
+            chosen, given = parse_reward(chosen) if section == "reward" else (chosen, {})
             if chosen != names[section]:
                 if not _same_fields(section, names[section], chosen):
                     values[section] = {}
@@ -209,7 +215,7 @@ def _check_sections(names: Mapping[str, str], values: dict[str, dict[str, Any]])
     for section, config in PLAIN.items():
         good, wrong = check_fields(fields_of(config), values[section], section)
         problems += wrong
-        fitting = REPLAY_CURIOSITY if section == "curiosity" and from_replay else {}
+        fitting = REPLAY_DEFAULTS if section == "curiosity" and from_replay else {}
         values[section] = {**dataclasses.asdict(config()), **fitting, **good}
     if "env" in configs:
         family, name = split_id(names["env"])
@@ -223,6 +229,6 @@ def _check_sections(names: Mapping[str, str], values: dict[str, dict[str, Any]])
         if hasattr(config, "problems"):
             problems += [Problem(section, text) for text in config.problems(values["pool"]["num_envs"])]
     readable = {"reward", "agent"} <= set(configs) and not any(each.path.startswith("reward") for each in problems)
-    if readable and doubtful(names["reward"], values["reward"], names["agent"]):
+    if readable and needs_import_to_check(names["reward"], values["reward"], names["agent"]):
         problems += pair_problems(names["reward"], values["reward"], names["agent"])
     return problems

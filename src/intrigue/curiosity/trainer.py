@@ -86,7 +86,7 @@ class RewardTrainer:
                     yield batch.rows(rows)
             return
         rows = batch.valid.flatten().nonzero().squeeze(-1)
-        if cfg.takes_all:
+        if cfg.is_full_batch:
             if len(rows):
                 yield batch.rows(rows)
             return

@@ -84,7 +84,7 @@ def new_folder(target: Path) -> Iterator[Path]:
     """
     refuse_taken(target)
     target = Path(os.path.abspath(target))
-    temporary = atomic.temporary_beside(target)
+    temporary = atomic.temporary_path(target)
     with disk.scope("folder"), disk.storage(target):
         os.makedirs(target.parent, exist_ok=True)
         disk.make_folder(temporary)

@@ -23,7 +23,7 @@ from intrigue.run import disk
 from intrigue.run.checkpoint.manifest import MANIFEST, SIZE_LIMIT, parse
 from intrigue.run.checkpoint.verify import order, published
 from intrigue.run.folder import RunFolder, read_config
-from intrigue.run.names import seed_of
+from intrigue.run.names import parse_seed_name
 
 DATA = "data"  # where the help of `intrigue export` puts episodes
 
@@ -122,7 +122,7 @@ def _beside(path: Path, name: str) -> list[Path]:
 
 def _run_name(path: PurePath) -> str:
     """The name of a run; a seed's is that of the folder of seeds."""
-    return path.parent.name or path.name if seed_of(path.name) is not None else path.name
+    return path.parent.name or path.name if parse_seed_name(path.name) is not None else path.name
 
 
 def _snapshot_digest(run: RunFolder, step: int) -> str:

@@ -21,7 +21,7 @@ TRASH_PREFIX = ".trash-"
 DAMAGED_PREFIX = ".damaged-"
 
 
-def temporary_beside(path: Path) -> Path:
+def temporary_path(path: Path) -> Path:
     """A name in the same folder that nobody else uses and no loader looks at."""
     return path.with_name(f"{TEMPORARY_PREFIX}{uuid.uuid4().hex}")
 
@@ -42,7 +42,7 @@ def write_file(path: Path, content: bytes) -> None:
     Raises:
         StorageError: the disk refused; the former file is as it was.
     """
-    temporary = temporary_beside(path)
+    temporary = temporary_path(path)
     with disk.scope("file"), disk.storage(path, len(content)):
         try:
             write_new(temporary, content)
@@ -80,7 +80,7 @@ def remove_folder(path: Path) -> None:
         _delete_tree(trash)
 
 
-def set_aside(path: Path) -> Path:
+def quarantine(path: Path) -> Path:
     """The new place of something damaged: out of the way under a name no loader looks at, kept to be looked at."""
     aside = path.with_name(f"{DAMAGED_PREFIX}{path.name}-{uuid.uuid4().hex[:8]}")
     with disk.storage(path):

@@ -1,8 +1,8 @@
-"""How a run folder comes to be: built hidden, published by one rename, locked from its first moment on.
+"""Create a run folder atomically: built under a hidden name, locked at once, published by one rename.
 
-with create(path, config, provenance) as staging:
-    checkpoint.save(staging.folder.checkpoints, 0, ...)
-    run = staging.publish()          # from here on the run exists, and this process holds its lock
+with create(path, config, provenance) as staged:
+    checkpoint.save(staged.folder.checkpoints, 0, ...)
+    run = staged.publish()           # from here on the run exists, and this process holds its lock
     ...                              # train
 """
 
@@ -22,16 +22,16 @@ from typing import Any
 from intrigue.errors import CheckpointError, ConfigError, StorageError
 from intrigue.run import atomic, disk
 from intrigue.run.checkpoint.verify import published
-from intrigue.run.folder import RunFolder, occupied_by, write_config, write_provenance
+from intrigue.run.folder import RunFolder, why_occupied, write_config, write_provenance
 from intrigue.run.lock import LOCK_NAME, RunLock, read_holder
 
 NAME_BYTES = 100  # of the final name kept in the hidden one, so that it stays below the usual 255
-ATTEMPTS = 100  # hidden folders to try before giving up; one is lost only when a cleaner meets it half-made
+ATTEMPTS = 100  # hidden folders to try; one is lost only when another process's `remove_stale` runs before it is locked
 _STAGING = re.compile(r"\..*\.[0-9a-f]{32}\.new", re.DOTALL)
 
 
-class Staging:
-    """A run folder that nobody sees yet; leaving the context releases the lock and removes what was not published."""
+class StagedRun:
+    """A hidden run folder; leaving the context releases the lock and removes the folder if it was not published."""
 
     def __init__(self, folder: RunFolder, lock: RunLock, targets: Iterator[Path]) -> None:
         self.folder = folder
@@ -40,27 +40,27 @@ class Staging:
         self._published = False
 
     def publish(self) -> RunFolder:
-        """The run at its final place, visible from one instant to the next.
+        """The run folder, renamed to its final place.
 
         Raises:
-            ConfigError: the place was taken meanwhile.
+            ConfigError: another process took the path meanwhile.
             CheckpointError: there is no first checkpoint yet.
         """
         if not published(self.folder.checkpoints):
             raise CheckpointError(
                 f"{self.folder.path} has no checkpoint yet; a run is published only with its first one"
             )
-        target = publish_at(self.folder.path, self._targets)
+        target = rename_into_place(self.folder.path, self._targets)
         self._published = True
-        self.moved(target)
+        self.relocate(target)
         return self.folder
 
-    def moved(self, path: Path) -> None:
-        """The folder is here now, renamed by itself or with the one it lies in."""
+    def relocate(self, path: Path) -> None:
+        """Follow the folder to this path after it, or the folder around it, was renamed."""
         self.folder = RunFolder(path)
         self.lock.path = path / LOCK_NAME
 
-    def __enter__(self) -> Staging:
+    def __enter__(self) -> StagedRun:
         return self
 
     def __exit__(
@@ -71,7 +71,7 @@ class Staging:
         self.lock.release()
 
 
-def create(path: Path, config: Mapping[str, Any], provenance: Mapping[str, Any], command: str = "") -> Staging:
+def create(path: Path, config: Mapping[str, Any], provenance: Mapping[str, Any], command: str = "") -> StagedRun:
     """A hidden run folder that will become `path`, with its settings written and its lock held.
 
     Raises:
@@ -79,45 +79,45 @@ def create(path: Path, config: Mapping[str, Any], provenance: Mapping[str, Any],
         StorageError: the disk refused; nothing is left behind.
     """
     path = Path(os.path.abspath(path))
-    if refusal := occupied_by(path):
+    if refusal := why_occupied(path):
         raise ConfigError(refusal)
     return _build(path.parent, path.name, iter([path]), config, provenance, command)
 
 
 def create_numbered(
     root: Path, stem: str, config: Mapping[str, Any], provenance: Mapping[str, Any], command: str = ""
-) -> Staging:
+) -> StagedRun:
     """A hidden run folder that will become `root/stem__1`, or the next number that is free when it is published."""
     return _build(root, stem, numbered(root, stem), config, provenance, command)
 
 
-def claim_hidden(parent: Path, name: str, command: str) -> tuple[Path, RunLock]:
-    """A hidden folder in `parent`, which is made if need be, and its lock; what the dead left there is removed."""
+def create_hidden(parent: Path, name: str, command: str) -> tuple[Path, RunLock]:
+    """A new hidden folder in `parent` and its lock; hidden folders of dead processes are removed first."""
     with disk.scope("folder"), disk.storage(parent):
         _make_parent(parent)
         remove_stale(parent)
         return _claim(parent, name, command)
 
 
-def publish_at(hidden: Path, targets: Iterable[Path]) -> Path:
-    """The first of these places that is free, at which the folder is from one instant to the next.
+def rename_into_place(hidden: Path, targets: Iterable[Path]) -> Path:
+    """Rename the hidden folder to the first of these paths that is free; returns that path.
 
     Raises:
-        ConfigError: all were taken meanwhile.
+        ConfigError: other processes took all of them meanwhile.
     """
     with disk.scope("folder"):
         for target in targets:
             try:
                 atomic.publish_folder(hidden, target)
             except FileExistsError:
-                refusal = occupied_by(target)
+                refusal = why_occupied(target)
                 continue
             return target
     raise ConfigError(refusal or f"{target} was taken by another process meanwhile; start again")
 
 
 def numbered(root: Path, stem: str) -> Iterator[Path]:
-    """`root/stem__1` and on, those that are free when they are asked for."""
+    """`root/stem__1` and on, skipping those that exist when the iterator reaches them."""
     targets = (root / f"{stem}__{number}" for number in itertools.count(1))
     return (target for target in targets if not os.path.lexists(target))
 
@@ -129,9 +129,9 @@ def _build(
     config: Mapping[str, Any],
     provenance: Mapping[str, Any],
     command: str,
-) -> Staging:
+) -> StagedRun:
     with disk.scope("folder"), disk.storage(parent):
-        path, lock = claim_hidden(parent, name, command)
+        path, lock = create_hidden(parent, name, command)
         try:
             run = RunFolder(path)
             write_config(run, config)
@@ -141,7 +141,7 @@ def _build(
             atomic.discard_folder(path)
             lock.release()
             raise
-    return Staging(run, lock, targets)
+    return StagedRun(run, lock, targets)
 
 
 def _make_parent(parent: Path) -> None:
@@ -152,7 +152,7 @@ def _make_parent(parent: Path) -> None:
 
 
 def _claim(parent: Path, name: str, command: str) -> tuple[Path, RunLock]:
-    """A new hidden folder and its lock, both certainly ours."""
+    """A new hidden folder and its lock, both held by this process alone."""
     shown = name.encode("utf-8", "surrogateescape")[:NAME_BYTES].decode("utf-8", "ignore")
     for _ in range(ATTEMPTS):
         path = parent / f".{shown}.{uuid.uuid4().hex}.new"
@@ -161,7 +161,7 @@ def _claim(parent: Path, name: str, command: str) -> tuple[Path, RunLock]:
         try:
             return path, lock.acquire()
         except ConfigError:
-            continue  # a cleaner took the folder in the instant before it was locked
+            continue  # another process's `remove_stale` took the folder before it was locked
         except StorageError as error:
             cause = error.__cause__
             if not (isinstance(cause, OSError) and cause.errno == errno.ENOENT):
@@ -171,7 +171,7 @@ def _claim(parent: Path, name: str, command: str) -> tuple[Path, RunLock]:
 
 
 def remove_stale(parent: Path) -> list[Path]:
-    """The hidden folders of dead processes that were removed; those of living ones and of strangers stay."""
+    """Remove hidden folders of dead processes; those of living processes, and folders not made here, stay."""
     removed = []
     for path in sorted(parent.iterdir()):
         if _STAGING.fullmatch(path.name) and path.is_dir() and not path.is_symlink() and _remove_if_stale(path):
@@ -182,12 +182,12 @@ def remove_stale(parent: Path) -> list[Path]:
 def _remove_if_stale(path: Path) -> bool:
     names = {entry.name for entry in path.iterdir()}
     if not names:
-        with contextlib.suppress(OSError):  # its maker may be putting the lock in right now; then it is not empty
+        with contextlib.suppress(OSError):  # fails if its creator adds the lock file right now
             disk.remove_empty_folder(path)
             return True
         return False
-    signed = read_holder(path / LOCK_NAME)
-    if LOCK_NAME not in names or not (signed or names == {LOCK_NAME}):
+    holder = read_holder(path / LOCK_NAME)
+    if LOCK_NAME not in names or not (holder or names == {LOCK_NAME}):
         return False
     with contextlib.suppress(ConfigError, StorageError), RunLock(path):
         atomic.remove_folder(path)

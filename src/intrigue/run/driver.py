@@ -1,224 +1,242 @@
-"""From a configuration to a run on disk: start or take up, log, save, stop. Nothing below it knows a path.
+"""Start and resume runs: one by itself, or several seeds of one setting in one process.
 
-A run is whole at every instant: it appears with its first checkpoint, each later one is published before an older one
-goes, results are flushed before the checkpoint that counts them, and are cut back to it when a run is taken up again.
-Several seeds of one setting are `intrigue.run.multi_seed`'s.
+A run is whole at every instant. It appears with its first checkpoint; each later checkpoint is published before an
+older one is removed; results are flushed before the checkpoint that counts them, and truncated to it on resume.
+
+Each of several seeds is an ordinary run in a folder of its own (`intrigue.run.seed_folder`). Seeds that can train
+together are saved at the same steps; the others are trained one after another. A crash between two saves, or a damaged
+checkpoint, leaves some seeds behind: on resume these first catch up, then all continue together.
 """
 
 from __future__ import annotations
 
 import contextlib
-import importlib.metadata
+import functools
+import gc
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
-
-import torch
+from typing import TypeAlias
 
 from intrigue.config.plugins import plugin_files
-from intrigue.config.run import RunConfig, flatten_json, resolve
-from intrigue.errors import CheckpointError, ConfigError
-from intrigue.ops.execution import pick_mode
-from intrigue.ops.precision import pick_products
-from intrigue.run import checkpoint
-from intrigue.run import create as birth
-from intrigue.run.create import Staging
-from intrigue.run.folder import (
-    Run,
-    RunFolder,
-    clear_done,
-    open_run,
-    read_config,
-    read_provenance,
-    write_config,
-    write_provenance,
+from intrigue.config.run import RunConfig
+from intrigue.errors import ConfigError, name_seed_in_errors
+from intrigue.run import create, seed_folder
+from intrigue.run.build import (
+    Prepare,
+    build_and_checkpoint,
+    build_new,
+    provenance_now,
+    read_run_config,
+    reopen_run,
+    resolve_machine_settings,
 )
+from intrigue.run.checkpoint.verify import order, published
+from intrigue.run.create import StagedRun
+from intrigue.run.folder import Run, RunFolder, clear_done, open_run, write_config
 from intrigue.run.lock import RunLock
-from intrigue.run.logging.console import printable
-from intrigue.run.logging.loggers import require
-from intrigue.run.loop import drive
-from intrigue.run.names import run_stem
-from intrigue.run.provenance import provenance
-from intrigue.run.session import LiveRun, finished, save_state
+from intrigue.run.logging.console import escape_control
+from intrigue.run.loop import run_loop
+from intrigue.run.names import default_run_name, default_seed_folder_name
+from intrigue.run.seed_folder import StagedSeedFolder
+from intrigue.run.session import RunSession
 from intrigue.run.signals import StopRequest
-from intrigue.training.build import build, pick_device
-from intrigue.training.loops import AnyParts
+from intrigue.training.loops import AnyParts, why_not_together
 from intrigue.training.pool_prestart import PoolsAhead
 
 DEFAULT_ROOT = Path("runs")
-Prepare: TypeAlias = Callable[[AnyParts], Mapping[str, Any]]
-"""May change the parts of a new run before anything happens; what it gives goes into provenance.json."""
+OpenRun: TypeAlias = Callable[[], RunSession | Run]
+"""Opens a run that can continue from its current step, or returns one that is finished."""
+
+
+@dataclass(frozen=True, slots=True)
+class SeedRun:
+    """One run to be started, and what is done to its parts before the first step."""
+
+    cfg: RunConfig
+    prepare: Prepare | None = None
 
 
 def start(cfg: RunConfig, *, out: Path | None = None, quiet: bool = False, prepare: Prepare | None = None) -> Run:
-    """Train a new run to its last step."""
-    cfg = settled(cfg)
-    with StopRequest() as stop, contextlib.ExitStack() as stack:
-        origin, command = origin_of(cfg), command_line()
-        if out is None:
-            stem = run_stem(cfg.env_id, cfg.reward_name, cfg.agent_name, cfg.run.seed)
-            staging = birth.create_numbered(DEFAULT_ROOT, stem, cfg.to_json(), origin, command)
-        else:
-            staging = birth.create(out, cfg.to_json(), origin, command)
-        stack.enter_context(staging)
-        parts = stack.enter_context(contextlib.closing(bear(cfg, staging, prepare)))
-        stop.raise_if_set("stopped before the run began; nothing was written")
-        folder = staging.publish()
-        run = stack.enter_context(contextlib.closing(LiveRun(folder, parts, cfg)))
-        drive([run], stop, folder.path, quiet=quiet)
-        return run.finish()
+    """Train a new run to its last step, in a folder of its own."""
+    (run,) = _start([SeedRun(cfg, prepare)], out, quiet, in_seed_folder=False)
+    return run
+
+
+def start_seeds(seed_runs: Sequence[SeedRun], *, out: Path | None = None, quiet: bool = False) -> list[Run]:
+    """Train new runs, which differ in their seeds alone, to their last step, in one folder of seeds."""
+    return _start(seed_runs, out, quiet, in_seed_folder=True)
 
 
 def resume(path: Path, *, steps: int | None = None, quiet: bool = False) -> Run:
-    """Take a run up exactly where its newest whole checkpoint left it."""
-    folder = open_run(path)
-    with StopRequest() as stop, RunLock(folder.path, command_line()):
-        run = take_up(folder, steps)
-        if isinstance(run, Run):
-            return run
-        with contextlib.closing(run):
-            drive([run], stop, folder.path, quiet=quiet)
-            return run.finish()
+    """Continue a run exactly where its newest whole checkpoint left it; `steps` is a new last step."""
+    (run,) = _resume(path, [open_run(path)], steps, quiet)
+    return run
 
 
-def settled(cfg: RunConfig) -> RunConfig:
-    """The settings with what this machine decides put in: device, threads, how updates run and multiply.
-
-    Raises:
-        ConfigError: this machine lacks something that was asked for.
-    """
-    require(cfg.run.sinks)
-    device = pick_device(cfg.run.device)
-    return cfg.with_run(
-        device=device.type,
-        threads=use_threads(cfg.run.threads),
-        execution=pick_mode(cfg.run.execution, device),
-        products=pick_products(cfg.run.products, device),
-    )
+def resume_seeds(path: Path, *, steps: int | None = None, quiet: bool = False) -> list[Run]:
+    """Continue all runs of a folder of seeds, each where its newest whole checkpoint left it."""
+    return _resume(path, [open_run(each) for each in seed_folder.seed_runs(path)], steps, quiet)
 
 
-def origin_of(cfg: RunConfig) -> dict[str, Any]:
-    """What provenance.json says of a run that begins here and now."""
-    return provenance(device=cfg.run.device, seed=cfg.run.seed, threads=cfg.run.threads, plugins=plugin_files())
+def _start(seed_runs: Sequence[SeedRun], out: Path | None, quiet: bool, *, in_seed_folder: bool) -> list[Run]:
+    seed_runs = [SeedRun(resolve_machine_settings(each.cfg), each.prepare) for each in seed_runs]
+    configs, count = [each.cfg for each in seed_runs], len(seed_runs)
+    folders: list[RunFolder] = []
+    built: list[AnyParts] = []
+    reason = None
+    with StopRequest() as stop, contextlib.ExitStack() as stack:
+        parent = stack.enter_context(_stage_seed_folder(configs, out)) if in_seed_folder else None
+        pools = stack.enter_context(PoolsAhead(plugin_files(), beside=count))
+        for each in seed_runs:
+            staged = stack.enter_context(_stage_run(each.cfg, out, parent))
+            with contextlib.ExitStack() as closed:
+                new = build_and_checkpoint(each.cfg, staged, each.prepare, beside=count, pools=pools)
+                parts = closed.enter_context(contextlib.closing(new))
+                if each is seed_runs[0] and count > 1:
+                    reason = why_not_together(each.cfg, parts, count)
+                    if reason is None:
+                        pools.start(configs[1:])
+                if reason is None:
+                    stack.push(closed.pop_all())
+                    built.append(parts)
+            del new, parts  # frees the memory of a seed that is trained by itself for the next one
+            stop.raise_if_set(f"stopped before the run{'s' * (count > 1)} began; nothing was written")
+            folders.append(staged.publish())
+        if parent is not None:
+            folders = parent.publish()
+        openers = [
+            functools.partial(_open_new, each, folder, built[index] if reason is None else None)
+            for index, (each, folder) in enumerate(zip(seed_runs, folders, strict=True))
+        ]
+        return _train_all(openers, lambda _: reason, stop, folders[0].path if parent is None else parent.path, quiet)
 
 
-def command_line() -> str:
-    """What was typed, for whoever finds the folder locked."""
+def _resume(path: Path, folders: Sequence[RunFolder], steps: int | None, quiet: bool) -> list[Run]:
+    with StopRequest() as stop, contextlib.ExitStack() as stack:
+        for place in dict.fromkeys([path, *(folder.path for folder in folders)]):
+            stack.enter_context(RunLock(place, _command_line()))
+        configs = [read_run_config(folder) for folder in folders]
+        if steps is not None:
+            configs = _set_last_step(folders, configs, steps)
+        alike = all(cfg.with_run(seed=0) == configs[0].with_run(seed=0) for cfg in configs)
+        unfinished = max(1, sum(not folder.finished.exists() for folder in folders))
+        pools = stack.enter_context(PoolsAhead(plugin_files(), beside=unfinished))
+
+        def why_apart(run: RunSession) -> str | None:
+            if not alike:
+                return "their settings differ in more than seeds"
+            reason = why_not_together(run.cfg, run.parts, unfinished)
+            if reason is None:
+                waiting = [cfg for folder, cfg in zip(folders, configs, strict=True) if _is_unfinished(folder, cfg)]
+                pools.start([cfg for cfg in waiting if cfg != run.cfg])
+            return reason
+
+        openers = [functools.partial(reopen_run, folder, beside=unfinished, pools=pools) for folder in folders]
+        return _train_all(openers, why_apart, stop, path, quiet)
+
+
+def _stage_seed_folder(configs: Sequence[RunConfig], out: Path | None) -> StagedSeedFolder:
+    if out is not None:
+        return seed_folder.create(out, _command_line())
+    cfg, seeds = configs[0], [each.run.seed for each in configs]
+    name = default_seed_folder_name(cfg.env_id, cfg.reward_name, cfg.agent_name, seeds)
+    return seed_folder.create_numbered(DEFAULT_ROOT, name, _command_line())
+
+
+def _stage_run(cfg: RunConfig, out: Path | None, parent: StagedSeedFolder | None) -> StagedRun:
+    config, provenance = cfg.to_json(), provenance_now(cfg)
+    if parent is not None:
+        return parent.create(cfg.run.seed, config, provenance)
+    if out is not None:
+        return create.create(out, config, provenance, _command_line())
+    name = default_run_name(cfg.env_id, cfg.reward_name, cfg.agent_name, cfg.run.seed)
+    return create.create_numbered(DEFAULT_ROOT, name, config, provenance, _command_line())
+
+
+def _command_line() -> str:
+    """What was typed, for the error of a second process that finds the folder locked."""
     return " ".join(sys.argv)
 
 
-def bear(
-    cfg: RunConfig, staging: Staging, prepare: Prepare | None, *, beside: int = 1, pools: PoolsAhead | None = None
-) -> AnyParts:
-    """The parts of a run at its first step, which is saved: its folder can be published."""
-    with contextlib.ExitStack() as failed:
-        new = fresh(cfg, prepare, staging.folder, beside=beside, pools=pools)
-        parts = failed.enter_context(contextlib.closing(new))
-        save_state(staging.folder, parts, cfg, wall_seconds=0.0)
-        failed.pop_all()
-    return parts
+def _open_new(seed_run: SeedRun, folder: RunFolder, parts: AnyParts | None) -> RunSession:
+    """A run at its first step; its parts are built now unless they were kept."""
+    return RunSession(folder, build_new(seed_run.cfg, seed_run.prepare) if parts is None else parts, seed_run.cfg)
 
 
-def fresh(
-    cfg: RunConfig,
-    prepare: Prepare | None,
-    folder: RunFolder | None = None,
-    *,
-    beside: int = 1,
-    pools: PoolsAhead | None = None,
-) -> AnyParts:
-    """New parts at the first step; what `prepare` gives is added to the folder's provenance."""
-    with contextlib.ExitStack() as failed:
-        parts = failed.enter_context(
-            contextlib.closing(build(cfg, plugin_files(), concurrent_runs=beside, pools=pools))
-        )
-        told = {} if prepare is None else prepare(parts)
-        if told and folder is not None:
-            write_provenance(folder, {**read_provenance(folder), **told})
-        parts.collector.start()
-        failed.pop_all()
-    return parts
+def _is_unfinished(folder: RunFolder, cfg: RunConfig) -> bool:
+    """Whether a run has certainly not reached its last step; by names alone, so the checkpoint may be damaged."""
+    checkpoints = published(folder.checkpoints)
+    return bool(checkpoints) and order(checkpoints[-1])[0] < cfg.run.steps
 
 
-def take_up(
-    folder: RunFolder, steps: int | None = None, *, beside: int = 1, pools: PoolsAhead | None = None
-) -> LiveRun | Run:
-    """The run as its newest whole checkpoint left it, or, where that is its last step, the finished run.
-
-    The caller holds its lock.
-    """
-    cfg = stored_config(folder)
-    saved = checkpoint.load(folder.checkpoints, on_skip=_warn)
-    if saved.config_digest != cfg.digest():
-        raise CheckpointError(
-            f"{folder.config} does not describe the run that wrote {saved.path}: their digests differ. Put the "
-            "original config.json back; `intrigue train --config` begins a new run with changed settings."
-        )
-    checkpoint.set_aside_damaged(folder.checkpoints)
-    for place in (folder.checkpoints, folder.snapshots):
-        checkpoint.clean_leftovers(place)
-    if steps is not None:
-        refuse_going_back(steps, saved.step, cfg)
-        cfg = cfg.with_run(steps=steps)
-        write_config(folder, cfg.to_json())
-    if saved.step >= cfg.run.steps:
-        return finished(folder, cfg, saved.step)
-    clear_done(folder)
-    use_threads(cfg.run.threads)
-    with contextlib.ExitStack() as failed:
-        parts = failed.enter_context(
-            contextlib.closing(build(cfg, plugin_files(), concurrent_runs=beside, pools=pools))
-        )
-        parts.load_state_dict(saved.state)
-        _note_differences(folder, cfg, saved.step, parts.collector.pool.restarted)
-        failed.pop_all()
-    return LiveRun(folder, parts, cfg, wall_seconds=float(saved.meta.get("wall_seconds", 0.0)))
+def _set_last_step(folders: Sequence[RunFolder], configs: Sequence[RunConfig], steps: int) -> list[RunConfig]:
+    """Write a new last step into the settings of all runs, or of none if one of them is beyond it already."""
+    reached = [order(published(folder.checkpoints)[-1])[0] for folder in folders]
+    for cfg, step in zip(configs, reached, strict=True):
+        # All environments step together, so a run may end up to one step of each beyond what was asked.
+        if steps <= step - cfg.pool.num_envs:
+            raise ConfigError(f"--steps {steps} lies behind the run, which is at step {step}.")
+    for folder, cfg, step in zip(folders, configs, reached, strict=True):
+        write_config(folder, cfg.with_run(steps=steps).to_json())
+        if step < steps:
+            clear_done(folder)
+    return [cfg.with_run(steps=steps) for cfg in configs]
 
 
-def refuse_going_back(steps: int, reached: int, cfg: RunConfig) -> None:
-    """Raise ConfigError if a run that reached this step cannot end at `steps`."""
-    # All environments step together, so a run may end up to one step of each beyond what was asked.
-    if steps <= reached - cfg.pool.num_envs:
-        raise ConfigError(f"--steps {steps} lies behind the run, which is at step {reached}.")
+def _train_all(
+    openers: Sequence[OpenRun],
+    why_apart: Callable[[RunSession], str | None],
+    stop: StopRequest,
+    place: Path,
+    quiet: bool,
+) -> list[Run]:
+    """Train all to their last step. `why_apart` is asked once, of the first that is not finished."""
+    done: list[Run] = []
+    live: list[RunSession] = []
+    asked, reason = len(openers) == 1, None
+    with contextlib.ExitStack() as stack:
+        for number, opener in enumerate(openers, start=1):
+            stop.raise_if_set(f"go on with `intrigue resume {place}`")
+            run = opener()
+            if isinstance(run, Run):
+                done.append(run)
+                continue
+            if not asked:
+                asked, reason = True, why_apart(run)
+                if reason is not None:
+                    _say(f"these {len(openers)} seeds are trained one after another: {reason}", quiet)
+            if reason is None:
+                live.append(stack.enter_context(contextlib.closing(run)))
+                continue
+            with contextlib.closing(run), name_seed_in_errors(run.cfg.run.seed):
+                _say(f"seed {run.cfg.run.seed}, {number} of {len(openers)}", quiet)
+                run_loop([run], stop, place, quiet=quiet)
+                done.append(run.finish())
+            del run
+            gc.collect()  # the updates of a run are reference cycles; the next run needs their memory
+        _train_together(live, stop, place, quiet, several=len(openers) > 1)
+        done += [run.finish() for run in live]
+    return sorted(done, key=lambda run: run.config.run.seed)
 
 
-def _note_differences(folder: RunFolder, cfg: RunConfig, step: int, restarted: int) -> None:
-    """Say, and write into provenance.json, what keeps this run from equaling an uninterrupted one to the bit."""
-    origin = read_provenance(folder)
-    reasons = []
-    if restarted:
-        reasons.append(f"{restarted} environments of {cfg.env_id} cannot be saved, so their episodes begin anew")
-    began_with, now = origin.get("versions", {}).get("torch"), importlib.metadata.version("torch")
-    if began_with != now:
-        reasons.append(f"the run began with torch {began_with} and goes on with {now}")
-    if reasons:
-        _warn(f"from step {step} on this run is not bit-identical to an uninterrupted one: {'; '.join(reasons)}")
-        resumed = [*origin.get("resumed", []), {"step": step, "differs": reasons}]
-        write_provenance(folder, {**origin, "resumed": resumed})
+def _train_together(runs: Sequence[RunSession], stop: StopRequest, place: Path, quiet: bool, *, several: bool) -> None:
+    """Train runs of equal settings to their last step; those that are behind first catch up with the next ones."""
+    while waiting := [run for run in runs if run.step < run.cfg.run.steps]:
+        lowest = min(run.step for run in waiting)
+        behind = [run for run in waiting if run.step == lowest]
+        until = min((run.step for run in waiting if run.step > lowest), default=None)
+        if until is not None:
+            seeds = ", ".join(str(run.cfg.run.seed) for run in behind)
+            _say(f"seeds behind the others, at step {lowest}: {seeds}; they go on to step {until} first", quiet)
+        alone = several and len(behind) == 1
+        with name_seed_in_errors(behind[0].cfg.run.seed) if alone else contextlib.nullcontext():
+            run_loop(behind, stop, place, quiet=quiet, until=until)
+        gc.collect()  # of those that caught up, before all are stacked
 
 
-def use_threads(wanted: int) -> int:
-    """Set torch's CPU threads (0 leaves them) and say how many there are; results depend on the number."""
-    if wanted:
-        torch.set_num_threads(wanted)
-    return torch.get_num_threads()
-
-
-def stored_config(folder: RunFolder) -> RunConfig:
-    """The settings of a run on disk.
-
-    Raises:
-        CheckpointError: they cannot be used.
-    """
-    try:
-        return resolve(flatten_json(read_config(folder)))
-    except ConfigError as error:
-        raise CheckpointError(
-            f"{folder.config} cannot be used: {error}\nA run that used a plug-in needs it again: add --plugin FILE."
-        ) from error
-
-
-def _warn(text: str) -> None:
-    with contextlib.suppress(OSError):
-        sys.stderr.write(f"warning: {printable(text)}\n")
+def _say(text: str, quiet: bool) -> None:
+    if not quiet:
+        with contextlib.suppress(OSError):
+            sys.stderr.write(f"{escape_control(text)}\n")

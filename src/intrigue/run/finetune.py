@@ -1,26 +1,26 @@
 """URLB's second phase: a pre-trained policy learns a task from its reward (URLB finetune.py, agent/ddpg.py init_from).
 
-    copied     actor, and the critic's trunk; from `proto` the whole critic
-    fresh      the critic's heads, the target network whole, both optimisers, the replay, all statistics
-    the same   everything else of the configuration, but the environment is the task, n-step is 3, the reward the task's
-               own, and the bonus is neither computed nor learned
+    copied      actor, and the critic's trunk; from `proto` the whole critic
+    new         the critic's heads, the whole target network, both optimisers, the replay, all statistics
+    unchanged   every other setting, except: the environment is the task, n-step is 3, the reward is the task's own,
+                and the bonus is neither computed nor learned
 
-The target network is the copy of the critic as it was before anything was copied into that, as in URLB: it follows at
-its own pace. The first steps are random again (`learning_starts`). Greedy episodes are played every 10,000 steps, or as
-often as is asked for, and at the end. Policies with skills choose one as `intrigue.training.skill_selection` says.
+The target network keeps the critic's weights from before the copy, as in URLB, and follows at its own pace. The first
+steps are random again (`learning_starts`). Greedy episodes are played every 10,000 steps, or as often as `eval_every`
+says, and at the end. Policies with skills choose one as `intrigue.training.skill_selection` says.
 
-A fine-tuning is a run like any other: `resume`, `verify` and `report` work on it.
+A fine-tuning is a run like any other: `resume`, `verify` and `report` work on it. Of a folder of seeds every run is
+fine-tuned, each from its own snapshot:
 
-Differs from URLB: of `aps` the features that tasks are regressed on are copied too. URLB leaves them as they were first
-drawn, so that the task is regressed on features that nothing was trained with.
+    runs/walker/seed-0, …    ──►    runs/walker__walker_run__2000000/seed-0, …
 
-URLB's second phase of several seeds at once: every pre-trained seed learns the task, each from its own snapshot.
-
-runs/walker/seed-0, …    ──►    runs/walker__walker_run__2000000/seed-0, …
+Differs from URLB: of `aps` the features that tasks are regressed on are copied too. URLB leaves them at their random
+initialisation, so that the task is regressed on untrained features.
 """
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -37,11 +37,10 @@ from intrigue.envs.registry import split_id
 from intrigue.errors import CheckpointError, ConfigError, Problem, nearest
 from intrigue.rewards.registry import REWARDS
 from intrigue.run.checkpoint import snapshot as snapshots
-from intrigue.run.checkpoint.snapshot import Snapshot, describe
-from intrigue.run.driver import Prepare, start
+from intrigue.run.checkpoint.snapshot import Snapshot, describe_spaces
+from intrigue.run.driver import SeedRun, start, start_seeds
 from intrigue.run.folder import Run, RunFolder, open_run, read_config
-from intrigue.run.logging.loggers import installed
-from intrigue.run.multi_seed import Plan, start_seeds
+from intrigue.run.logging.loggers import find_installed
 from intrigue.run.names import safe_name
 from intrigue.run.seed_folder import seed_runs
 from intrigue.scores.normalized import EVAL_EPISODES, EVAL_EVERY, expert_of
@@ -55,8 +54,8 @@ COPIED_WITH_CRITIC = ("actor.", "critic.")  # where the reward says `finetune_co
 
 
 @dataclass(frozen=True, slots=True)
-class Finetuned:
-    """A finished fine-tuning and what its last evaluation found."""
+class FinetuneResult:
+    """A finished fine-tuning and what its last evaluation measured."""
 
     run: Run
     task: str
@@ -85,55 +84,55 @@ def finetune(
     device: str = "auto",
     out: Path | None = None,
     quiet: bool = False,
-) -> Finetuned:
-    """Fine-tune the run in `folder` on a task, from the snapshot of `mark` steps or its newest."""
-    changes = changes_of(steps, n_step, eval_every, device, seed)
-    before = whole_path(folder)
-    given, cfg, prepare = planned(before, task, mark, changes, origin=before.path.name)
-    short = short_task(cfg)
-    place = out or before.path.parent / f"{before.path.name}__{short}__{given.mark}__{cfg.run.seed}"
-    return scored(start(cfg, out=place, quiet=quiet, prepare=prepare), given.mark)
-
-
-def changes_of(steps: int, n_step: int, eval_every: int, device: str, seed: int | None = None) -> dict[str, Any]:
-    """What a user may set of a fine-tuning, as a layer of its configuration.
+) -> list[FinetuneResult]:
+    """Fine-tune a run, or all runs of a folder of seeds, from their snapshots of `mark` steps or their newest.
 
     Raises:
-        ConfigError: it would never be evaluated, so that it had no score.
+        ConfigError: `seed` is given for a folder of seeds, their newest snapshots differ, or two are of one seed.
     """
     if eval_every < 1:
         raise ConfigError([Problem("--eval-every", f"{eval_every} is out of range; it must be >= 1.")])
-    own = {} if seed is None else {"seed": seed}
-    return {"steps": steps, "agent.n_step": n_step, "run.eval_every": eval_every, "device": device, **own}
+    several = bool(seed_runs(folder))
+    if several and seed is not None:
+        raise ConfigError([Problem("--seed", f"{folder} holds several seeds, and each keeps its own. Leave it out.")])
+    changes: dict[str, Any] = {"steps": steps, "agent.n_step": n_step, "run.eval_every": eval_every, "device": device}
+    new_runs, mark = _plan(folder, task, mark, changes if seed is None else {**changes, "seed": seed})
+    cfg, before = new_runs[0].cfg, Path(os.path.abspath(folder))
+    name = f"{before.name}__{safe_name(split_id(cfg.env_id)[1] or cfg.env_id)}__{mark}"
+    if several:
+        runs = start_seeds(new_runs, out=out or before.parent / name, quiet=quiet)
+    else:
+        place = out or before.parent / f"{name}__{cfg.run.seed}"
+        runs = [start(cfg, out=place, quiet=quiet, prepare=new_runs[0].prepare)]
+    return [read_result(run, mark) for run in runs]
 
 
-def whole_path(folder: Path) -> RunFolder:
-    """The run there, by a path that has a name whatever was typed."""
-    return RunFolder(Path(os.path.abspath(open_run(folder).path)))
+def _plan(folder: Path, task: str, mark: int | None, changes: Mapping[str, Any]) -> tuple[list[SeedRun], int]:
+    """The runs to start, by seed, and the step of the snapshots that they begin with."""
+    seeds = seed_runs(folder)
+    new_runs: dict[int, SeedRun] = {}
+    marks = set()
+    for path in seeds or [folder]:
+        before = RunFolder(Path(os.path.abspath(open_run(path).path)))
+        snapshot = snapshots.load(before, mark)
+        cfg = configure(snapshot, before, task, changes)
+        if cfg.run.seed in new_runs:
+            raise ConfigError(f"{folder} holds two runs of seed {cfg.run.seed}; move one elsewhere.")
+        origin = f"{before.path.parent.name}/{before.path.name}" if seeds else before.path.name
+        new_runs[cfg.run.seed] = SeedRun(cfg, functools.partial(copy_from_snapshot, snapshot, origin=origin))
+        marks.add(snapshot.mark)
+    if len(marks) > 1:
+        text = f"the seeds' newest snapshots differ: {', '.join(map(str, sorted(marks)))}. Name one that all have."
+        raise ConfigError([Problem("--snapshot", text)])
+    return [new_runs[seed] for seed in sorted(new_runs)], marks.pop()
 
 
-def short_task(cfg: RunConfig) -> str:
-    """The task's part of a folder's name."""
-    return safe_name(split_id(cfg.env_id)[1] or cfg.env_id)
-
-
-def planned(
-    before: RunFolder, task: str, mark: int | None, changes: Mapping[str, Any], *, origin: str
-) -> tuple[Snapshot, RunConfig, Prepare]:
-    """The snapshot that a fine-tuning begins with, its configuration, and what it does to fresh parts.
-
-    `origin` is what provenance.json will call the run it comes from.
-    """
-    given = snapshots.load(before, mark)
-    return given, configure(given, before, task, changes), lambda parts: transfer(given, parts, origin)
-
-
-def scored(done: Run, mark: int) -> Finetuned:
-    """A fine-tuning that reached its last step, with what its last evaluation found."""
-    last = {name: column[-1] for name, column in done.evaluations().items()}
-    task = done.config.env_id
-    return Finetuned(
-        run=done,
+def read_result(run: Run, mark: int) -> FinetuneResult:
+    """The result of a fine-tuning that reached its last step: what its last evaluation measured."""
+    last = {name: column[-1] for name, column in run.evaluations().items()}
+    task = run.config.env_id
+    return FinetuneResult(
+        run=run,
         task=task,
         mark=mark,
         score=last["eval/return_mean"],
@@ -143,17 +142,18 @@ def scored(done: Run, mark: int) -> Finetuned:
     )
 
 
-def configure(given: Snapshot, run: RunFolder, task: str, changes: Mapping[str, Any]) -> RunConfig:
-    """The run that goes on from a snapshot. Raises ConfigError for a task of another domain."""
+def configure(snapshot: Snapshot, run: RunFolder, task: str, changes: Mapping[str, Any]) -> RunConfig:
+    """The settings of a fine-tuning from this snapshot. Raises ConfigError for a task of another domain."""
     tree = read_config(run)
     for section in ("env", "agent", "reward"):
-        if tree.get(section) != given.about.get(section):
+        if tree.get(section) != snapshot.about.get(section):
             raise CheckpointError(
-                f"{given.path} was taken of another {section} than {run.config} describes: "
-                f"{given.about.get(section)!r}. Put back the one that belongs here; nothing was started from scratch."
+                f"{snapshot.path} was taken of another {section} than {run.config} describes: "
+                f"{snapshot.about.get(section)!r}. Put back the one that belongs here; "
+                "nothing was started from scratch."
             )
     before = flatten_json(tree)
-    env_id = _task_id(str(before["env"]), task)
+    env_id = _resolve_task(str(before["env"]), task)
     if before["agent"] != "ddpg":
         raise ConfigError([Problem("DIR", f"its agent {before['agent']!r} cannot be fine-tuned, only 'ddpg' can.")])
     return resolve(
@@ -169,7 +169,7 @@ def configure(given: Snapshot, run: RunFolder, task: str, changes: Mapping[str, 
             "curiosity.follow": REWARDS.get(str(before["reward"])).cls.finetune_skill,
             "run.snapshots": (),
             "run.execution": "auto",
-            "run.sinks": installed(before.get("run.sinks", ())),  # where it was trained there may have been more
+            "run.sinks": find_installed(before.get("run.sinks", ())),  # the training machine may have had more
             "run.eval_every": EVAL_EVERY,
             "run.eval_episodes": EVAL_EPISODES,
             **changes,
@@ -177,8 +177,8 @@ def configure(given: Snapshot, run: RunFolder, task: str, changes: Mapping[str, 
     )
 
 
-def _task_id(trained: str, task: str) -> str:
-    """The environment that `task` names beside the one that was trained in."""
+def _resolve_task(trained: str, task: str) -> str:
+    """The id of the environment that `task` names, given the one trained in."""
     family, name = split_id(trained)
     env_id = task if "/" in task or not name else f"{family}/{task}"
     if env_id == trained and name in PRIMAL:
@@ -206,32 +206,32 @@ def _domain(env_id: str) -> str | None:
     return name if name in PRIMAL else TASK_OF.get(name, (None, ""))[0]
 
 
-def transfer(given: Snapshot, parts: AnyParts, origin: str) -> dict[str, Any]:
-    """Copy what is to be copied into fresh parts; what was, for provenance.json.
+def copy_from_snapshot(snapshot: Snapshot, parts: AnyParts, origin: str) -> dict[str, Any]:
+    """Copy a snapshot's weights into new parts; returns what was copied, for provenance.json.
 
     Raises:
         ConfigError: the snapshot is of other sizes.
     """
     agent, curiosity = parts.agent, parts.curiosity
     assert isinstance(agent, DDPG)
-    now = describe(with_skills(parts.collector.pool.spaces, curiosity.skills))
-    if given.about.get("spaces") != now:
+    now = describe_spaces(with_skills(parts.collector.pool.spaces, curiosity.skills))
+    if snapshot.about.get("spaces") != now:
         raise ConfigError(
-            f"{given.path} was trained for other sizes: {given.about.get('spaces')}, the task has {now}. "
+            f"{snapshot.path} was trained for other sizes: {snapshot.about.get('spaces')}, the task has {now}. "
             "Use a task of the same domain; nothing was started from scratch."
         )
     reward = curiosity.reward
     prefixes = COPIED_WITH_CRITIC if reward.finetune_copies_critic else COPIED
-    copied = {"agent": copy_weights(agent, given.agent, prefixes, given.path)}
+    copied = {"agent": copy_weights(agent, snapshot.agent, prefixes, snapshot.path)}
     agent.sync_behaviour_policy()
     if reward.finetune_copies:
-        copied["reward"] = copy_weights(reward, given.reward, reward.finetune_copies, given.path)
-    return {"finetuned_from": {"run": origin, "snapshot": given.mark, "digest": given.digest, "copied": copied}}
+        copied["reward"] = copy_weights(reward, snapshot.reward, reward.finetune_copies, snapshot.path)
+    return {"finetuned_from": {"run": origin, "snapshot": snapshot.mark, "digest": snapshot.digest, "copied": copied}}
 
 
 @torch.no_grad()
 def copy_weights(module: nn.Module, weights: Mapping[str, Tensor], prefixes: tuple[str, ...], path: Path) -> list[str]:
-    """The names of the weights that were copied: all of the module's that begin so.
+    """Copy all of the module's weights whose names begin with one of `prefixes`; returns their names.
 
     Raises:
         ConfigError: some are missing or of another shape.
@@ -253,41 +253,3 @@ def copy_weights(module: nn.Module, weights: Mapping[str, Tensor], prefixes: tup
 
 def _shape(weight: Tensor | None) -> str:
     return "missing" if weight is None else "x".join(map(str, weight.shape))
-
-
-def finetune_seeds(
-    folder: Path,
-    task: str,
-    *,
-    mark: int | None = None,
-    steps: int = STEPS,
-    n_step: int = N_STEP,
-    eval_every: int = EVAL_EVERY,
-    device: str = "auto",
-    out: Path | None = None,
-    quiet: bool = False,
-) -> list[Finetuned]:
-    """Fine-tune all runs of a folder of seeds, from their snapshots of `mark` steps or their newest, seed by seed.
-
-    Raises:
-        ConfigError: their newest snapshots are of different steps, or two are of one seed.
-    """
-    folder = Path(os.path.abspath(folder))
-    changes = changes_of(steps, n_step, eval_every, device)
-    plans: dict[int, Plan] = {}
-    marks: dict[int, int] = {}
-    for each in seed_runs(folder):
-        before = whole_path(each)
-        given, cfg, prepare = planned(before, task, mark, changes, origin=f"{folder.name}/{before.path.name}")
-        seed = cfg.run.seed
-        if seed in plans:
-            raise ConfigError(f"{folder} holds two runs of seed {seed}; move one elsewhere.")
-        plans[seed], marks[seed] = Plan(cfg, prepare), given.mark
-    newest = sorted(set(marks.values()))
-    if len(newest) > 1:
-        text = f"the seeds' newest snapshots differ: {', '.join(map(str, newest))}. Name one that all have."
-        raise ConfigError([Problem("--snapshot", text)])
-    short = short_task(next(iter(plans.values())).cfg)
-    place = out or folder.parent / f"{folder.name}__{short}__{newest[0]}"
-    runs = start_seeds([plans[seed] for seed in sorted(plans)], out=place, quiet=quiet)
-    return [scored(run, newest[0]) for run in runs]

@@ -25,7 +25,7 @@ from intrigue.run import atomic, canonical, disk
 from intrigue.run.checkpoint import digest
 from intrigue.run.checkpoint.verify import published
 from intrigue.run.logging.csv_files import read_episodes, read_metrics
-from intrigue.run.names import seed_name, seed_of
+from intrigue.run.names import parse_seed_name, seed_folder_name
 
 JSON_LIMIT = 16 * 2**20  # bytes of config.json and the like; ours, far above any real one
 
@@ -110,7 +110,9 @@ def open_run(path: Path) -> RunFolder:
         raise ConfigError(f"{path} is not a folder; give the folder of a run, the one that holds `checkpoints`")
     run, seeds = RunFolder(path), _seeds_in(path)
     if seeds and not run.checkpoints.exists():
-        raise ConfigError(f"{path} holds the runs of several seeds; give one of them: {path / seed_name(min(seeds))}")
+        raise ConfigError(
+            f"{path} holds the runs of several seeds; give one of them: {path / seed_folder_name(min(seeds))}"
+        )
     if not run.checkpoints.is_dir() or not published(run.checkpoints):
         raise CheckpointError(
             f"{path} holds no checkpoints, so there is nothing to go on from. Give the folder of a run; "
@@ -119,7 +121,7 @@ def open_run(path: Path) -> RunFolder:
     return run
 
 
-def occupied_by(path: Path) -> str | None:
+def why_occupied(path: Path) -> str | None:
     """What stands in the way of a new run at `path`, in words; None when the place is free."""
     try:
         return _obstacle(path)
@@ -129,7 +131,7 @@ def occupied_by(path: Path) -> str | None:
 
 
 def _seeds_in(path: Path) -> list[int]:
-    return [seed for entry in path.iterdir() if (seed := seed_of(entry.name)) is not None]
+    return [seed for entry in path.iterdir() if (seed := parse_seed_name(entry.name)) is not None]
 
 
 def _obstacle(path: Path) -> str | None:

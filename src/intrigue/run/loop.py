@@ -10,13 +10,13 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from intrigue.config.compatibility import aimless
+from intrigue.config.compatibility import has_no_reward_signal
 from intrigue.config.run import RunConfig
-from intrigue.errors import RunError, of_seed
+from intrigue.errors import RunError, name_seed_in_errors
 from intrigue.ops.precision import use_products
 from intrigue.run import checkpoint
 from intrigue.run.logging.console import Console
-from intrigue.run.session import LiveRun
+from intrigue.run.session import RunSession
 from intrigue.run.signals import StopRequest
 from intrigue.training.loops import train_all
 from intrigue.types import Metrics
@@ -37,7 +37,9 @@ def next_stop(cfg: RunConfig, step: int, log_every: int, last: int) -> int:
     return next_mark(step, (log_every, run.checkpoint_every, run.eval_every), (*run.snapshots, last))
 
 
-def drive(runs: Sequence[LiveRun], stop: StopRequest, place: Path, *, quiet: bool, until: int | None = None) -> None:
+def run_loop(
+    runs: Sequence[RunSession], stop: StopRequest, place: Path, *, quiet: bool, until: int | None = None
+) -> None:
     """Train runs that are at one step to their last, or to `until`; `place` is what `intrigue resume` takes up.
 
     They have equal settings but for their seeds, and are saved at the same steps, the last of all among them.
@@ -59,28 +61,28 @@ def drive(runs: Sequence[LiveRun], stop: StopRequest, place: Path, *, quiet: boo
     ):
         use_products(cfg.run.products)
         stack.callback(use_products, "float32")  # so that nothing else in this process takes what a run chose
-        _introduce(runs, console)
-        stack.enter_context(_explained(runs, place))
+        _print_header(runs, console)
+        stack.enter_context(_explain_failure(runs, place))
         for run in runs:
-            stack.enter_context(run.training())
+            stack.enter_context(run.timing())
         for progresses in train_all([run.parts for run in runs], cfg.curiosity.warmup_steps, stops):
             before, step = step, progresses[0].step
             shown = []
             for run, progress in zip(runs, progresses, strict=True):
-                with _named(run, runs):
-                    shown.append(run.note(progress))
-            console.update(step, step * frames, mean_of(shown))
+                with _name_seed(run, runs):
+                    shown.append(run.record(progress))
+            console.update(step, step * frames, mean_metrics(shown))
             if step >= cfg.run.steps or stop or before // every != step // every:
                 for run in runs:
-                    with _named(run, runs):
+                    with _name_seed(run, runs):
                         run.save()
-            _warn(runs, console)
+            _print_warnings(runs, console)
             if step >= last:
                 return
             stop.raise_if_set(f"saved at step {step}; go on with `intrigue resume {place}`")
 
 
-def mean_of(rows: Sequence[Metrics]) -> Metrics:
+def mean_metrics(rows: Sequence[Metrics]) -> Metrics:
     """The mean of each figure over the rows that have it as a number."""
     if len(rows) == 1:
         return rows[0]
@@ -89,46 +91,46 @@ def mean_of(rows: Sequence[Metrics]) -> Metrics:
     return {name: sum(values) / len(values) for name, values in found.items() if values}
 
 
-def _introduce(runs: Sequence[LiveRun], console: Console) -> None:
+def _print_header(runs: Sequence[RunSession], console: Console) -> None:
     need = runs[0].parts.footprint
     console.say(str(dataclasses.replace(need, bytes=need.bytes * len(runs))))
     cfg = runs[0].cfg
-    if aimless(cfg.env_id, cfg.reward_name, cfg.curiosity):
+    if has_no_reward_signal(cfg.env_id, cfg.reward_name, cfg.curiosity):
         console.say(f"nothing to learn from: {cfg.env_id} has no reward of its own, and there is no bonus")
     for run in runs:
         for note in run.notes:
             console.say(note if len(runs) == 1 else f"seed {run.cfg.run.seed}: {note}")
-    _warn(runs, console)
+    _print_warnings(runs, console)
 
 
-def _warn(runs: Sequence[LiveRun], console: Console) -> None:
+def _print_warnings(runs: Sequence[RunSession], console: Console) -> None:
     for run in runs:
-        for warning in run.take_warnings():
+        for warning in run.pop_warnings():
             console.say(warning if len(runs) == 1 else f"seed {run.cfg.run.seed}: {warning}", warning=True)
 
 
-def _named(run: LiveRun, runs: Sequence[LiveRun]) -> contextlib.AbstractContextManager[None]:
-    return of_seed(run.cfg.run.seed) if len(runs) > 1 else contextlib.nullcontext()
+def _name_seed(run: RunSession, runs: Sequence[RunSession]) -> contextlib.AbstractContextManager[None]:
+    return name_seed_in_errors(run.cfg.run.seed) if len(runs) > 1 else contextlib.nullcontext()
 
 
 @contextlib.contextmanager
-def _explained(runs: Sequence[LiveRun], place: Path) -> Iterator[None]:
+def _explain_failure(runs: Sequence[RunSession], place: Path) -> Iterator[None]:
     """A scope whose failures say how far the runs came and what is left of them."""
     try:
         yield
     except RunError as error:
         if len(runs) == 1:
-            kept = f"its {_kept(runs[0])} in {runs[0].folder.path}"
+            kept = f"its {_checkpoint_status(runs[0])} in {runs[0].folder.path}"
             raise type(error)(f"{error}\nThe run stopped at step {runs[0].step}; {kept}.") from error
         states: dict[str, list[str]] = {}
         for run in runs:
-            states.setdefault(_kept(run), []).append(str(run.cfg.run.seed))
+            states.setdefault(_checkpoint_status(run), []).append(str(run.cfg.run.seed))
         kept = "; ".join(f"of seed {', '.join(seeds)} the {state}" for state, seeds in states.items())
         kept = f"of each the {next(iter(states))}" if len(states) == 1 else kept
         text = f"All {len(runs)} seeds stopped, last noted at step {runs[0].step}; {kept} in {place}."
         raise type(error)(f"{error}\n{text}") from error
 
 
-def _kept(run: LiveRun) -> str:
+def _checkpoint_status(run: RunSession) -> str:
     last = checkpoint.verify(run.folder.checkpoints)
     return f"checkpoint of step {last.step} is intact" if last.ok else "newest checkpoint is damaged"

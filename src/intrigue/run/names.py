@@ -52,12 +52,12 @@ def original_text(name: str) -> str:
     return raw.decode("utf-8", "surrogatepass")
 
 
-def run_stem(environment: str, reward: str, agent: str, seed: int) -> str:
+def default_run_name(environment: str, reward: str, agent: str, seed: int) -> str:
     """The default name of a run, to which a counter is added: `{env}__{reward}__{agent}__{seed}`."""
     return safe_name(f"{environment}__{reward}__{agent}__{seed}")
 
 
-def seeds_stem(environment: str, reward: str, agent: str, seeds: Sequence[int]) -> str:
+def default_seed_folder_name(environment: str, reward: str, agent: str, seeds: Sequence[int]) -> str:
     """The default name of a folder of several seeds: `{env}__{reward}__{agent}__seeds-0-7`, or `…__seeds-0_3_5`."""
     first, last = seeds[0], seeds[-1]
     whole = list(seeds) == list(range(first, last + 1)) and len(seeds) > 1
@@ -65,13 +65,13 @@ def seeds_stem(environment: str, reward: str, agent: str, seeds: Sequence[int]) 
     return safe_name(f"{environment}__{reward}__{agent}__seeds-{which}")
 
 
-def seed_name(seed: int) -> str:
+def seed_folder_name(seed: int) -> str:
     """The name of one seed's run in such a folder."""
     return f"seed-{seed}"
 
 
-def seed_of(name: str) -> int | None:
-    """The seed of a name that `seed_name` gives; None for any other."""
+def parse_seed_name(name: str) -> int | None:
+    """The seed of a name that `seed_folder_name` gives; None for any other."""
     found = re.fullmatch(r"seed-(0|[1-9][0-9]*)", name, re.ASCII)
     return int(found[1]) if found else None
 

@@ -13,7 +13,7 @@ from intrigue.run.atomic import write_file
 from intrigue.run.disk import storage
 
 
-def file_problems(option: str, path: Path | None) -> list[Problem]:
+def check_file(option: str, path: Path | None) -> list[Problem]:
     """Why no file can be written there; none where it can, or where none is asked for."""
     if path is None:
         return []
@@ -24,14 +24,14 @@ def file_problems(option: str, path: Path | None) -> list[Problem]:
     return [_problem(option, path, reason) for reason in _folder_reasons(path.parent)]
 
 
-def folder_problems(option: str, path: Path | None) -> list[Problem]:
+def check_folder(option: str, path: Path | None) -> list[Problem]:
     """Why nothing can be written into this folder, which may be missing yet."""
     return [] if path is None else [_problem(option, path, reason) for reason in _folder_reasons(path)]
 
 
-def refuse_files(**files: Path | None) -> None:
+def require_writable(**files: Path | None) -> None:
     """Raise ConfigError for those options, such as `json`, whose file cannot be written."""
-    if problems := [each for name, path in files.items() for each in file_problems(f"--{name}", path)]:
+    if problems := [each for name, path in files.items() for each in check_file(f"--{name}", path)]:
         raise ConfigError(problems)
 
 

@@ -10,7 +10,7 @@ from intrigue.rng import Streams
 from intrigue.run import checkpoint
 from intrigue.run.folder import RunFolder, read_config
 from intrigue.seeding import derive_seed
-from intrigue.skills import SkillCourse
+from intrigue.skills import SkillSampler
 from intrigue.spaces import make_spaces
 from intrigue.training.build import with_skills
 from intrigue.training.evaluate import Played, play_episodes
@@ -32,7 +32,7 @@ def play(folder: RunFolder, episodes: int, *, seed: int, greedy: bool, film: boo
         agent.load_train_state(saved.state["agent"])
         agent.settle()
         streams = Streams(derive_seed(seed, "eval"))
-        course = SkillCourse(skills, 1, streams["skill"])
+        course = SkillSampler(skills, 1, streams["skill"])
         held = saved.state["collector"]["skills"]["held"]
         if held is not None:  # the one skill that a fine-tuned policy follows
             course.hold(held)

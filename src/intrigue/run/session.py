@@ -11,11 +11,11 @@ from contextlib import AbstractContextManager
 from intrigue.config.run import RunConfig
 from intrigue.run import checkpoint
 from intrigue.run.checkpoint import snapshot
-from intrigue.run.checkpoint.snapshot import snapshot_state
+from intrigue.run.checkpoint.snapshot import collect_weights
 from intrigue.run.folder import Run, RunFolder, mark_done
-from intrigue.run.logging.console import printable
+from intrigue.run.logging.console import escape_control
 from intrigue.run.logging.journal import Journal
-from intrigue.run.logging.loggers import Copies
+from intrigue.run.logging.loggers import MetricLoggers
 from intrigue.training.evaluate import Evaluator
 from intrigue.training.loops import AnyParts
 from intrigue.types import Metrics, Progress
@@ -43,7 +43,7 @@ class Stopwatch:
             self._before, self._runs = self.seconds, False
 
 
-class LiveRun:
+class RunSession:
     """One run from where its parts stand; it closes them. Results beyond that step are cut off its tables."""
 
     def __init__(self, folder: RunFolder, parts: AnyParts, cfg: RunConfig, wall_seconds: float = 0.0) -> None:
@@ -55,15 +55,15 @@ class LiveRun:
         with contextlib.ExitStack() as failed:
             failed.callback(self._open.close)
             pool = parts.collector.pool
-            self._copies = Copies(cfg.run.sinks, folder, cfg.to_json(), self.step)
-            failed.callback(self._copies.close, complete=False)
+            self._loggers = MetricLoggers(cfg.run.sinks, folder, cfg.to_json(), self.step)
+            failed.callback(self._loggers.close, complete=False)
             self._journal = self._open.enter_context(
-                contextlib.closing(Journal(folder, self.step, pool.frames_per_step, self._copies))
+                contextlib.closing(Journal(folder, self.step, pool.frames_per_step, self._loggers))
             )
             self._evaluator = self._open.enter_context(contextlib.closing(Evaluator(cfg, parts)))
             failed.pop_all()
 
-    def training(self) -> AbstractContextManager[None]:
+    def timing(self) -> AbstractContextManager[None]:
         """The time in which the run counts its seconds; while it waits for others it does not."""
         return self._clock.running()
 
@@ -77,23 +77,23 @@ class LiveRun:
         """What was cut off the tables, in words."""
         return self._journal.notes
 
-    def take_warnings(self) -> list[str]:
+    def pop_warnings(self) -> list[str]:
         """Which copies of the metrics failed since the last call."""
-        return self._copies.take_notes()
+        return self._loggers.pop_warnings()
 
-    def note(self, progress: Progress) -> Metrics:
+    def record(self, progress: Progress) -> Metrics:
         """Write down what happened since the last call, keep and play what fell due; the figures worth showing.
 
         However far apart two calls are, each mark between them is honoured once.
         """
         before, self.step = self.step, progress.step
         seconds = self._clock.seconds
-        shown = self._journal.note(progress, self.parts.collector.coverage(), seconds)
+        shown = self._journal.record(progress, self.parts.collector.coverage(), seconds)
         for mark in snapshot.due(self.cfg.run.snapshots, before, self.step):
-            state = snapshot_state(self.cfg, self.parts)
+            state = collect_weights(self.cfg, self.parts)
             snapshot.save(self.folder, mark, state, self.cfg.digest(), self.step)
         if self._evaluator.due(before, self.step):
-            self._journal.note_evaluation(self.step, self._evaluator(self.step), seconds)
+            self._journal.record_evaluation(self.step, self._evaluator(self.step), seconds)
         return shown
 
     def save(self) -> None:
@@ -104,19 +104,19 @@ class LiveRun:
     def finish(self) -> Run:
         """Say on disk that the run reached its last step; nothing more happens to it."""
         self._open.close()
-        run = finished(self.folder, self.cfg, self.step)
-        self._end_copies(complete=True)  # after all else: what is sent far away may take its time
+        run = mark_finished(self.folder, self.cfg, self.step)
+        self._close_loggers(complete=True)  # after all else: what is sent far away may take its time
         return run
 
     def close(self) -> None:
         """Let go of tables, environments and copies; may be called again."""
         self._open.close()
-        self._end_copies(complete=False)
+        self._close_loggers(complete=False)
 
-    def _end_copies(self, *, complete: bool) -> None:
-        self._copies.close(complete=complete)
-        for warning in self.take_warnings():
-            sys.stderr.write(f"{printable(warning)}\n")
+    def _close_loggers(self, *, complete: bool) -> None:
+        self._loggers.close(complete=complete)
+        for warning in self.pop_warnings():
+            sys.stderr.write(f"{escape_control(warning)}\n")
 
 
 def save_state(folder: RunFolder, parts: AnyParts, cfg: RunConfig, wall_seconds: float) -> None:
@@ -131,7 +131,7 @@ def save_state(folder: RunFolder, parts: AnyParts, cfg: RunConfig, wall_seconds:
     )
 
 
-def finished(folder: RunFolder, cfg: RunConfig, step: int) -> Run:
+def mark_finished(folder: RunFolder, cfg: RunConfig, step: int) -> Run:
     """The run, which is marked as one that reached its last step."""
     mark_done(folder, step, checkpoint.digest(folder.checkpoints))
     return Run(folder.path, cfg, step)

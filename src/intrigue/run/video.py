@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from intrigue.errors import ConfigError
-from intrigue.run.atomic import temporary_beside
+from intrigue.run.atomic import temporary_path
 from intrigue.run.disk import storage
 from intrigue.spaces import Array
 
@@ -25,7 +25,7 @@ def write_video(frames: Sequence[Array], path: Path) -> None:
     if not frames:
         raise ConfigError("this environment cannot be drawn, so there is no film. Leave --video out.")
     write = _write_gif if path.suffix == ".gif" else _write_mp4
-    hidden = temporary_beside(path).with_suffix(path.suffix)  # so that a film is whole, or the former one
+    hidden = temporary_path(path).with_suffix(path.suffix)  # so that a film is whole, or the former one
     try:
         with storage(path):
             path.parent.mkdir(parents=True, exist_ok=True)

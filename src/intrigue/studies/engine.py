@@ -4,7 +4,7 @@ A run's folder is named by its arm, its configuration's digest and its seed, so 
 Each run is a process of its own (`intrigue train`, `finetune` or `resume`), so a stopped study goes on where it was.
 A fine-tuning waits for its pre-training, which is one run however many begin with it.
 
-Where a budget says `together`, all seeds of an arm are one process and one folder (`intrigue.run.multi_seed`): they
+Where a budget says `together`, all seeds of an arm are one process and one folder (`intrigue.run.driver`): they
 learn at once if their settings allow it, else one after another.
 """
 
@@ -25,7 +25,7 @@ from intrigue.errors import RunError
 from intrigue.run import disk
 from intrigue.run.atomic import write_file
 from intrigue.run.folder import RunFolder, is_done
-from intrigue.run.names import safe_name, seed_name
+from intrigue.run.names import safe_name, seed_folder_name
 from intrigue.run.signals import StopRequest
 from intrigue.studies.base import Arm, Budget, Conclusion, Study
 
@@ -50,7 +50,7 @@ class Job:
     @property
     def runs(self) -> list[Path]:
         """The run folders, by seed."""
-        return [self.folder] if len(self.seeds) == 1 else [self.folder / seed_name(seed) for seed in self.seeds]
+        return [self.folder] if len(self.seeds) == 1 else [self.folder / seed_folder_name(seed) for seed in self.seeds]
 
     @property
     def unfinished(self) -> int:

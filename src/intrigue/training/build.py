@@ -23,7 +23,7 @@ from intrigue.ops.execution import pick_mode
 from intrigue.ops.precision import use_products
 from intrigue.replay.buffer import ReplayBuffer
 from intrigue.rng import Streams, seeded_construction
-from intrigue.skills import SkillCourse, SkillSpec
+from intrigue.skills import SkillSampler, SkillSpec
 from intrigue.spaces import Spaces
 from intrigue.training.memory_budget import refuse_before_start, refuse_too_large, replay_footprint, rollout_footprint
 from intrigue.training.off_policy import ReplayParts
@@ -105,7 +105,7 @@ def assemble(cfg: RunConfig, pool: Pool, device: torch.device) -> Parts | Replay
     agent.execute(mode)
     curiosity.execute(mode)
     streams = Streams(seed, device)
-    course = SkillCourse(curiosity.skills, pool.num_envs, streams["skill"])
+    course = SkillSampler(curiosity.skills, pool.num_envs, streams["skill"])
     warm_up_agent = RandomAgent(RandomConfig(agent.rollout_steps), spaces, names)
     if isinstance(agent, ReplayAgent):
         need = replay_footprint(agent.plan, spaces, pool.num_envs, pool.stack, device)

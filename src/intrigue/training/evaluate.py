@@ -35,7 +35,7 @@ from intrigue.envs.make import EnvMaker
 from intrigue.rng import Streams
 from intrigue.scores.normalized import expert_of
 from intrigue.seeding import derive_seed
-from intrigue.skills import SkillCourse
+from intrigue.skills import SkillSampler
 from intrigue.spaces import Array
 from intrigue.training.loops import AnyParts
 from intrigue.types import Metrics
@@ -51,7 +51,7 @@ class Played:
 
 
 def play_episodes(
-    agent: Agent, env: Env, course: SkillCourse, seeds: Sequence[int], rng: Generator, *, greedy: bool, film: bool
+    agent: Agent, env: Env, course: SkillSampler, seeds: Sequence[int], rng: Generator, *, greedy: bool, film: bool
 ) -> Played:
     """One episode or whole game from each seed, on the agent's device, which is the generator's."""
     played = Played()
@@ -171,7 +171,7 @@ class Evaluator:
         """What the agent reaches now."""
         seed, skills = self.cfg.run.seed, self.parts.curiosity.skills
         streams = Streams(derive_seed(seed, "evaluation", step), self.parts.curiosity.obs_moments.mean.device)
-        course = SkillCourse(skills, 1, streams["skill"])
+        course = SkillSampler(skills, 1, streams["skill"])
         if skills is not None:
             held = self.parts.collector.skills.held
             course.hold(skills.draw(1, streams["skill"])[0] if held is None else held)
@@ -181,7 +181,7 @@ class Evaluator:
         expert = expert_of(self.cfg.env_id)
         return found if expert is None else {**found, "eval/normalized": found["eval/return_mean"] / expert}
 
-    def _play(self, course: SkillCourse, seeds: Sequence[int], rng: Generator) -> Played:
+    def _play(self, course: SkillSampler, seeds: Sequence[int], rng: Generator) -> Played:
         if self._envs is None:
             self._envs = SharedEnvs.hold(self.cfg.env_id, self.cfg.env_options)
         agent, (first,) = self.parts.agent, self._envs.take(1)

@@ -14,7 +14,7 @@ from intrigue.replay.buffer import ReplayBuffer
 from intrigue.replay.prefill import prefill_replay
 from intrigue.replay.recording import Recordings
 from intrigue.replay.step_store import VectorStep
-from intrigue.skills import SkillCourse
+from intrigue.skills import SkillSampler
 from intrigue.spaces import Array
 from intrigue.state import State
 from intrigue.training.episode_stats import RunningEpisodes
@@ -24,7 +24,7 @@ from intrigue.types import Episode
 class ReplayCollector:
     """One step of all environments at a time, into a replay."""
 
-    def __init__(self, pool: Pool, replay: ReplayBuffer, skills: SkillCourse) -> None:
+    def __init__(self, pool: Pool, replay: ReplayBuffer, skills: SkillSampler) -> None:
         self.pool, self.replay, self.skills = pool, replay, skills
         self.step_count = 0
         self.episodes = RunningEpisodes(pool.num_envs, pool.places)

@@ -16,7 +16,7 @@ from torch import Generator, Tensor
 
 from intrigue.agents.base import Agent
 from intrigue.envs.pool.pool import Pool, PoolStep
-from intrigue.skills import SkillCourse
+from intrigue.skills import SkillSampler
 from intrigue.spaces import Array
 from intrigue.state import State
 from intrigue.training.episode_stats import RunningEpisodes
@@ -27,9 +27,11 @@ from intrigue.types import Episode, Extras, Transitions
 class Collector:
     """Fills (T, N, ...) rollouts, one step of all environments at a time."""
 
-    def __init__(self, pool: Pool, rollout_steps: int, device: torch.device, skills: SkillCourse | None = None) -> None:
+    def __init__(
+        self, pool: Pool, rollout_steps: int, device: torch.device, skills: SkillSampler | None = None
+    ) -> None:
         self.pool = pool
-        self.skills = skills or SkillCourse(None, pool.num_envs, Generator(device))
+        self.skills = skills or SkillSampler(None, pool.num_envs, Generator(device))
         self.rollout_steps = rollout_steps
         self.device = device
         self.step_count = 0

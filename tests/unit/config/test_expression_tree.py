@@ -29,7 +29,7 @@ from intrigue.config.expression_tree import (
     total,
     written,
 )
-from intrigue.config.reward_expression import as_reward, parse
+from intrigue.config.reward_expression import parse, parse_reward
 from intrigue.config.run import flatten_json, resolve
 from intrigue.errors import ConfigError
 from intrigue.rewards import REWARDS
@@ -274,7 +274,7 @@ def test_names_with_dashes_and_tuples_of_numbers():
     assert written(tree) == "parted(sizes=(3,)) + skilled_twin + parted(sizes=(1, 2))"
     assert [leaf.name for leaf in leaves(tree)] == ["parted", "skilled-twin", "parted"]
     assert parse(written(tree)) == tree
-    assert as_reward("skilled-twin") == ("skilled-twin", {}), "a registered name comes before a minus"
+    assert parse_reward("skilled-twin") == ("skilled-twin", {}), "a registered name comes before a minus"
 
 
 def test_one_expression_is_one_configuration():

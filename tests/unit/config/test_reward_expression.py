@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from intrigue.config.expression_tree import (
     written,
 )
-from intrigue.config.reward_expression import as_reward, parse
+from intrigue.config.reward_expression import parse, parse_reward
 from intrigue.errors import ConfigError
 
 
@@ -105,9 +105,9 @@ def test_no_text_breaks_the_reader(text):
 
 @pytest.mark.parametrize("name", ["nnm", "nmm", "", "file.py:Nothing", "some/file.py", "a.b", "3", "../x", "\x1b[31m"])
 def test_names_stay_names(name):
-    assert as_reward(name) == (name, {})
+    assert parse_reward(name) == (name, {})
 
 
 def test_expressions_become_the_reward_mix():
-    assert as_reward(" 0.5 * nnm+rnd") == ("mix", {"expression": "0.5*nnm + rnd"})
-    assert as_reward("0.5*(nnm") == ("mix", {"expression": "0.5*(nnm"}), "its problems are told with all others"
+    assert parse_reward(" 0.5 * nnm+rnd") == ("mix", {"expression": "0.5*nnm + rnd"})
+    assert parse_reward("0.5*(nnm") == ("mix", {"expression": "0.5*(nnm"}), "its problems are told with all others"

@@ -12,7 +12,7 @@ from intrigue.config.run import resolve
 from intrigue.nn.icm_dynamics import IcmDynamics
 from intrigue.ops.precision import CPU_INSTRUCTIONS, exact_float32, fast_float32, pick_products, takes_bfloat16
 from intrigue.presets import preset_layer
-from intrigue.run.driver import settled
+from intrigue.run.build import resolve_machine_settings
 from intrigue.spaces import ActionSpec
 
 
@@ -56,9 +56,9 @@ def test_a_runs_settings_say_what_it_multiplied_in(monkeypatch):
     wanted = resolve(preset_layer("nnm-urlb"), {"device": "cpu"})
     for name in CPU_INSTRUCTIONS:
         monkeypatch.setattr(torch.cpu, name, lambda: False)
-    assert settled(wanted).run.products == "float32"
+    assert resolve_machine_settings(wanted).run.products == "float32"
     monkeypatch.setattr(torch.cpu, CPU_INSTRUCTIONS[0], lambda: True)
-    assert settled(wanted).run.products == "bfloat16"
+    assert resolve_machine_settings(wanted).run.products == "bfloat16"
 
 
 NETWORKS = {

@@ -40,7 +40,7 @@ def first_state(run):
 
 def begun(folder, tmp_path, task="walker_run"):
     """The state before the first step of a fine-tuning, that of an agent nobody taught, and the snapshot."""
-    done = finetune(folder, task, out=tmp_path / "tuned", **SHORT)
+    (done,) = finetune(folder, task, out=tmp_path / "tuned", **SHORT)
     cfg = resolve(flatten_json(read_config(RunFolder(done.run.path))))
     fresh = build(cfg)
     try:
@@ -98,7 +98,7 @@ def test_aps_keeps_the_features_tasks_are_regressed_on(tmp_path):
 
 
 def test_the_settings_of_the_task(walker, tmp_path):
-    done = finetune(walker, "walker_flip", mark=30, seed=5, out=tmp_path / "tuned", **SHORT)
+    (done,) = finetune(walker, "walker_flip", mark=30, seed=5, out=tmp_path / "tuned", **SHORT)
     cfg, before = done.run.config, resolve(flatten_json(read_config(RunFolder(walker))))
     assert (cfg.env_id, cfg.run.seed, cfg.run.steps, done.mark) == ("dmc/walker_flip", 5, 40, 30)
     assert cfg.env_options == before.env_options
@@ -112,7 +112,7 @@ def test_the_settings_of_the_task(walker, tmp_path):
 
 def test_only_the_tasks_reward_is_learned_from(walker, tmp_path):
     """The critic's target is the task's reward: rewards of the replay reach it undiminished."""
-    done = finetune(walker, "walker_stand", out=tmp_path / "tuned", **SHORT)
+    (done,) = finetune(walker, "walker_stand", out=tmp_path / "tuned", **SHORT)
     parts = build(done.run.config)
     try:
         parts.load_state_dict(checkpoint.load(done.run.path / "checkpoints", on_skip=pytest.fail).state)
@@ -166,7 +166,7 @@ def test_text_names_run_and_share_of_the_expert(walker, tmp_path, capsys, monkey
 
 
 def test_a_stopped_fine_tuning_goes_on_to_the_same_bits(walker, tmp_path):
-    calm = finetune(walker, "walker_run", out=tmp_path / "calm", **{**SHORT, "steps": 50}).run
+    calm = finetune(walker, "walker_run", out=tmp_path / "calm", **{**SHORT, "steps": 50})[0].run
     finetune(walker, "walker_run", out=tmp_path / "stopped", **{**SHORT, "steps": 31})
     gone_on = resume(tmp_path / "stopped", steps=50, quiet=True)
     assert gone_on.digest() == calm.digest()
@@ -245,7 +245,7 @@ def test_weights_of_other_shapes_never_pass_unseen(walker, tmp_path):
     """Also where a snapshot's own description hides it."""
     from dataclasses import replace
 
-    from intrigue.run.finetune import configure, transfer
+    from intrigue.run.finetune import configure, copy_from_snapshot
 
     run = RunFolder(walker)
     given = snapshot.load(run, 60)
@@ -257,7 +257,7 @@ def test_weights_of_other_shapes_never_pass_unseen(walker, tmp_path):
             {k: v for k, v in given.agent.items() if k != name},
         ):
             with pytest.raises(ConfigError, match=f"does not fit: {name} is (30x8|missing), expected 8x30"):
-                transfer(replace(given, agent=weights), parts, "walker")
+                copy_from_snapshot(replace(given, agent=weights), parts, "walker")
     finally:
         parts.close()
 

@@ -11,9 +11,9 @@ from finetune_runs import shrunk
 from intrigue.cli import main
 from intrigue.errors import ConfigError
 from intrigue.run.checkpoint import snapshot
-from intrigue.run.finetune import finetune, finetune_seeds
+from intrigue.run.driver import SeedRun, resume_seeds, start_seeds
+from intrigue.run.finetune import finetune
 from intrigue.run.folder import RunFolder, read_provenance
-from intrigue.run.multi_seed import Plan, resume_seeds, start_seeds
 from intrigue.studies.urlb.runs import _rows
 
 SHORT = {"steps": 40, "device": "cpu", "quiet": True}
@@ -24,7 +24,7 @@ def walkers(tmp_path_factory):
     """The folder of two pre-trainings that nothing in this file writes to."""
     place = tmp_path_factory.mktemp("pre") / "walkers"
     changes = {"curiosity.int_coef": 2.0}  # fine-tuning sets it to 0: it shows in the pre-training alone
-    start_seeds([Plan(shrunk("nnm-urlb", seed=seed, **changes)) for seed in (0, 3)], out=place, quiet=True)
+    start_seeds([SeedRun(shrunk("nnm-urlb", seed=seed, **changes)) for seed in (0, 3)], out=place, quiet=True)
     return place
 
 
@@ -34,12 +34,12 @@ def copy(walkers, tmp_path):
 
 
 def test_every_seed_is_tuned_from_its_own_snapshot_as_it_would_be_alone(copy):
-    found = finetune_seeds(copy, "walker_run", mark=30, **SHORT)
+    found = finetune(copy, "walker_run", mark=30, **SHORT)
     place = copy.parent / "walkers__walker_run__30"
     assert [each.run.path for each in found] == [place / "seed-0", place / "seed-3"]
     for each in found:
         seed = each.run.config.run.seed
-        alone = finetune(copy / f"seed-{seed}", "walker_run", mark=30, **SHORT)
+        (alone,) = finetune(copy / f"seed-{seed}", "walker_run", mark=30, **SHORT)
         assert alone.run.path == copy / f"seed-{seed}__walker_run__30__{seed}"
         for name in ("losses/critic_loss", "losses/actor_loss", "charts/episodic_return"):
             wanted = alone.run.metrics()[name]
@@ -55,9 +55,9 @@ def test_every_seed_is_tuned_from_its_own_snapshot_as_it_would_be_alone(copy):
 
 
 def test_a_study_names_tuned_seeds_by_their_pre_training(copy):
-    found = finetune_seeds(copy, "walker_run", **SHORT, eval_every=15)
+    found = finetune(copy, "walker_run", **SHORT, eval_every=15)
     assert [each.run.evaluations()["step"] for each in found] == [[15, 30, 40]] * 2
-    alone = finetune(copy / "seed-3", "walker_run", **SHORT)
+    (alone,) = finetune(copy / "seed-3", "walker_run", **SHORT)
     rows = [_rows(RunFolder(each.run.path), None)[-1:] for each in (found[1], alone)]
     assert [row[:7] for row in rows[0]] == [row[:7] for row in rows[1]], "all but the figures"
     assert "curiosity.int_coef=2" in rows[0][0][3]
@@ -82,13 +82,13 @@ def test_what_cannot_be_tuned_is_refused_before_anything_is_made(copy, capsys):
     assert main(["finetune", str(copy), "--task", "walker_run", "--seed", "1"]) == 2
     assert "holds several seeds, and each keeps its own" in capsys.readouterr().err
     with pytest.raises(ConfigError, match="is not of the domain"):
-        finetune_seeds(copy, "quadruped_run", **SHORT)
+        finetune(copy, "quadruped_run", **SHORT)
     shutil.rmtree(copy / "seed-3" / "snapshots" / f"{60:012d}")
     with pytest.raises(ConfigError, match="newest snapshots differ: 30, 60"):
-        finetune_seeds(copy, "walker_run", **SHORT)
+        finetune(copy, "walker_run", **SHORT)
     with pytest.raises(ConfigError, match=r"seed-3 has no snapshot of 60 steps. There are: 30"):
-        finetune_seeds(copy, "walker_run", mark=60, **SHORT)
+        finetune(copy, "walker_run", mark=60, **SHORT)
     shutil.copytree(copy / "seed-0", copy / "seed-1")
     with pytest.raises(ConfigError, match="holds two runs of seed 0"):
-        finetune_seeds(copy, "walker_run", mark=30, **SHORT)
+        finetune(copy, "walker_run", mark=30, **SHORT)
     assert sorted(each.name for each in copy.parent.iterdir()) == there

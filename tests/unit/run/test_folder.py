@@ -22,19 +22,19 @@ from intrigue.run.folder import (
     clear_done,
     is_done,
     mark_done,
-    occupied_by,
     open_run,
     read_config,
     read_done,
+    why_occupied,
     write_config,
 )
 from intrigue.run.lock import RunLock
-from intrigue.run.names import NAME_LIMIT, original_text, run_stem, safe_name
+from intrigue.run.names import NAME_LIMIT, default_run_name, original_text, safe_name
 from intrigue.run.provenance import commit, provenance
 from places import ROOT
 
 
-def first_checkpoint(staging: create.Staging) -> None:
+def first_checkpoint(staging: create.StagedRun) -> None:
     checkpoint.save(staging.folder.checkpoints, 0, {"x": 1}, config_digest="c", meta={}, keep=1)
 
 
@@ -106,7 +106,7 @@ def test_what_is_there_is_named_and_untouched(tmp_path: Path) -> None:
 
 def test_an_empty_folder_is_a_free_place(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
-    assert occupied_by(tmp_path / "a") is None
+    assert why_occupied(tmp_path / "a") is None
     make_run(tmp_path / "a")
     assert os.listdir(tmp_path) == ["a"]
 
@@ -234,7 +234,7 @@ def test_safe_names_by_hand() -> None:
     assert all(len(name) <= NAME_LIMIT for name in long_names)
     with pytest.raises(ValueError, match="shortened"):
         original_text(long_names.pop())
-    assert run_stem("gym/CartPole-v1", "nnm", "ppo", 3) == "gym+CartPole-v1__nnm__ppo__3"
+    assert default_run_name("gym/CartPole-v1", "nnm", "ppo", 3) == "gym+CartPole-v1__nnm__ppo__3"
 
 
 def test_write_file_replaces_in_one_instant_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from intrigue.config.run import resolve
 from intrigue.envs.base import Env, EnvInfo, Step
 from intrigue.envs.chain import Chain, ChainConfig
 from intrigue.envs.make import EnvMaker, make_env
-from intrigue.skills import SkillCourse, SkillSpec
+from intrigue.skills import SkillSampler, SkillSpec
 from intrigue.spaces import make_spaces
 from intrigue.training import evaluate as evaluation
 from intrigue.training.build import build, with_skills
@@ -61,7 +61,7 @@ def watched(env, device="cpu"):
     for weight in agent.actor.parameters():
         torch.nn.init.normal_(weight)  # as initialised its actions hardly differ
     agent.rows, agent.skills = [], []
-    course = SkillCourse(SKILLS, 1, torch.Generator(device).manual_seed(1))
+    course = SkillSampler(SKILLS, 1, torch.Generator(device).manual_seed(1))
     course.hold(torch.tensor([0.6, -0.8]))
     return agent, course
 
@@ -98,7 +98,7 @@ def test_real_environments_give_the_same(env):
         cfg = shrunk("scratch-urlb", env=env, **{"env.max_episode_steps": 30})
     parts = build(cfg)
     try:
-        course = SkillCourse(None, 1, torch.Generator())
+        course = SkillSampler(None, 1, torch.Generator())
         alone = play_episodes(
             parts.agent, make_env(cfg.env_id, cfg.env_options), course, SEEDS[:4], course.rng, greedy=True, film=False
         )

@@ -19,8 +19,8 @@ from intrigue.config.run import resolve
 from intrigue.envs.registry import ENVS
 from intrigue.errors import EnvironmentFault, Interrupted
 from intrigue.presets import preset_layer
-from intrigue.run import multi_seed
-from intrigue.run.multi_seed import Plan, resume_seeds, start_seeds
+from intrigue.run import driver
+from intrigue.run.driver import SeedRun, resume_seeds, start_seeds
 from intrigue.training import pool_prestart
 from intrigue.training.build import build, make_run_pool
 from intrigue.training.pool_prestart import PoolsAhead
@@ -272,7 +272,7 @@ def ends(runs):
 
 @pytest.mark.slow
 def test_runs_are_to_the_bit_those_of_pools_made_in_turn(slow, tmp_path, monkeypatch, many_cores):
-    plans = [Plan(cfg) for cfg in slow(**{"env.seconds": 0.4})]
+    plans = [SeedRun(cfg) for cfg in slow(**{"env.seconds": 0.4})]
     ahead = ends(start_seeds(plans, out=tmp_path / "ahead", quiet=True))
     assert most_at_once(seen(tmp_path)) == 2, "the first alone, the others together"
     forget(tmp_path)
@@ -295,7 +295,7 @@ def test_finished_seeds_and_seeds_trained_apart_start_nothing_ahead(slow, tmp_pa
         start(self, configs)
 
     monkeypatch.setattr(PoolsAhead, "start", noted)
-    start_seeds([Plan(cfg) for cfg in slow()], out=tmp_path / "all", quiet=True)
+    start_seeds([SeedRun(cfg) for cfg in slow()], out=tmp_path / "all", quiet=True)
     assert asked == [[1, 2]]
     resume_seeds(tmp_path / "all", quiet=True)
     assert asked == [[1, 2]], "all are finished"
@@ -305,8 +305,8 @@ def test_finished_seeds_and_seeds_trained_apart_start_nothing_ahead(slow, tmp_pa
     (tmp_path / "all" / "seed-0" / "DONE").unlink()
     resume_seeds(tmp_path / "all", quiet=True)
     assert asked[1:] == [[]], "seed 1 went back to step 20, and its pool was made when it was its turn"
-    monkeypatch.setattr(multi_seed, "apart_because", lambda *_: "they had a quarrel")
-    start_seeds([Plan(cfg) for cfg in slow()], out=tmp_path / "apart", quiet=True)
+    monkeypatch.setattr(driver, "why_not_together", lambda *_: "they had a quarrel")
+    start_seeds([SeedRun(cfg) for cfg in slow()], out=tmp_path / "apart", quiet=True)
     assert asked[1:] == [[]]
 
 
@@ -341,7 +341,7 @@ def test_a_fault_does_not_wait_for_seeds_that_hang(slow, tmp_path, monkeypatch, 
     monkeypatch.setattr(PoolsAhead, "take", broken)
     before, began = children(), time.monotonic()
     with pytest.raises(EnvironmentFault, match="seed 1's own"):
-        start_seeds([Plan(cfg) for cfg in configs], out=tmp_path / "all", quiet=True)
+        start_seeds([SeedRun(cfg) for cfg in configs], out=tmp_path / "all", quiet=True)
     assert time.monotonic() - began < 20
     assert children() <= before
 
@@ -359,7 +359,7 @@ def test_a_signal_while_pools_start_leaves_nothing(slow, tmp_path, many_cores):
     other.start()
     before = children()
     with pytest.raises(Interrupted, match="stopped before the runs began") as stopped:
-        start_seeds([Plan(cfg) for cfg in slow(4, **{"env.seconds": 1.0})], out=place, quiet=True)
+        start_seeds([SeedRun(cfg) for cfg in slow(4, **{"env.seconds": 1.0})], out=place, quiet=True)
     other.join()
     assert stopped.value.exit_code == 143
     assert children() <= before

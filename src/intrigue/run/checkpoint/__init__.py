@@ -53,7 +53,7 @@ from intrigue.run.checkpoint.verify import (
 )
 from intrigue.state import State
 
-RELOOKS = 5  # times to look again when a live run retires the folder under a reader
+READ_ATTEMPTS = 5  # times to look again when a live run retires the folder under a reader
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ def save(folder: Path, step: int, state: State, *, config_digest: str, meta: Map
     with disk.scope("checkpoint"), disk.storage(folder / folder_name(step), size_bytes(state)):
         os.makedirs(folder, exist_ok=True)
         state = chunks.store(folder, state)
-        temporary = atomic.temporary_beside(folder / folder_name(step))
+        temporary = atomic.temporary_path(folder / folder_name(step))
         try:
             written = _write(temporary, step, state, config_digest, meta)
             path = _place(folder, step, written)
@@ -104,7 +104,7 @@ def load(folder: Path, *, on_skip: Callable[[str], None]) -> Checkpoint:
         CheckpointError: there is no whole checkpoint.
     """
     skipped: dict[str, None] = {}
-    for _ in range(RELOOKS):
+    for _ in range(READ_ATTEMPTS):
         retired = False
         for path in reversed(published(folder)):
             checkpoint, problems = examine(path, keep=True)
@@ -127,7 +127,7 @@ def load(folder: Path, *, on_skip: Callable[[str], None]) -> Checkpoint:
 
 def verify(folder: Path) -> Verdict:
     """The verdict on the selected checkpoint."""
-    for _ in range(RELOOKS):
+    for _ in range(READ_ATTEMPTS):
         paths = published(folder)
         if not paths:
             return Verdict(False, None, folder, [f"no checkpoint in {folder}"])
@@ -153,7 +153,7 @@ def digest(folder: Path) -> str:
     return parse(disk.read_whole(verdict.path / MANIFEST, SIZE_LIMIT)).content_digest()
 
 
-def set_aside_damaged(folder: Path) -> list[Path]:
+def quarantine_damaged(folder: Path) -> list[Path]:
     """New places of the damaged checkpoints that were newer than the newest whole one; they are kept to be looked at.
 
     Only the holder of the run's lock may call this. Nothing is moved when no checkpoint is whole.
@@ -161,7 +161,7 @@ def set_aside_damaged(folder: Path) -> list[Path]:
     damaged: list[Path] = []
     for path in reversed(published(folder)):
         if not examine(path, keep=False)[1]:
-            return [atomic.set_aside(each) for each in damaged]
+            return [atomic.quarantine(each) for each in damaged]
         damaged.append(path)
     return []
 
@@ -223,7 +223,7 @@ def _write(temporary: Path, step: int, state: State, config_digest: str, meta: M
 
 
 def _read_back(path: Path, meant: Seal) -> None:
-    found = tensorfile.seal_of(path)
+    found = tensorfile.hash_file(path)
     if found != meant:
         raise StorageError(
             f"{path} came back from the disk changed: {difference(meant, found)}. The disk cannot be trusted."
@@ -241,7 +241,7 @@ def _place(folder: Path, step: int, written: Manifest) -> Path | None:
         except NewerFormat as error:
             problems = [str(error)]
         if problems:
-            atomic.set_aside(path)
+            atomic.quarantine(path)
             continue
         found = parse(disk.read_whole(path / MANIFEST, SIZE_LIMIT))
         same = found.members == written.members and found.config_digest == written.config_digest
@@ -266,6 +266,6 @@ def _retire(folder: Path, newest: Path, keep: int) -> None:
     others = [path for path in older if path not in superseded]
     for path in superseded + (others[: -(keep - 1)] if keep > 1 else others):
         if path.is_symlink() or not path.is_dir():
-            atomic.set_aside(path)  # not ours: out of the way, but not deleted
+            atomic.quarantine(path)  # not ours: out of the way, but not deleted
         else:
             atomic.remove_folder(path)

@@ -118,13 +118,13 @@ def _stored(place: Path, chunk: Chunk) -> StoredAs:
         return known
     if not place.is_dir():
         disk.make_folder(place)
-    temporary = atomic.temporary_beside(place / "chunk")
+    temporary = atomic.temporary_path(place / "chunk")
     try:
         try:
             seal = tensorfile.write(temporary, chunk)
         except TypeError as error:
             raise RunError(f"this state cannot be saved: {error}") from error
-        found = tensorfile.seal_of(temporary)
+        found = tensorfile.hash_file(temporary)
         if found != seal:
             raise StorageError(f"{temporary} came back from the disk changed. The disk cannot be trusted.")
         final = place / file_name(chunk, seal)
@@ -132,7 +132,7 @@ def _stored(place: Path, chunk: Chunk) -> StoredAs:
             disk.unlink(temporary)
         else:
             if os.path.lexists(final):
-                atomic.set_aside(final)
+                atomic.quarantine(final)
             disk.rename(temporary, final)
     except BaseException:
         atomic.discard_file(temporary)
@@ -144,7 +144,7 @@ def _stored(place: Path, chunk: Chunk) -> StoredAs:
 
 def _is_whole(path: Path, seal: Seal) -> bool:
     try:
-        return tensorfile.seal_of(path) == seal
+        return tensorfile.hash_file(path) == seal
     except CheckpointError:
         return False
 

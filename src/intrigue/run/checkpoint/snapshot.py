@@ -57,7 +57,7 @@ def save(folder: RunFolder, mark: int, state: State, config_digest: str, step: i
     checkpoint.save(folder.snapshots, mark, state, config_digest=config_digest, meta={"step": step}, keep=KEEP_ALL)
 
 
-def marks_of(folder: RunFolder) -> list[int]:
+def list_marks(folder: RunFolder) -> list[int]:
     """The marks there are snapshots of, whole or not."""
     return sorted({order(path)[0] for path in published(folder.snapshots)})
 
@@ -81,7 +81,7 @@ def load(folder: RunFolder, wanted: int | None) -> Snapshot:
         ConfigError: there is none; the message lists those there are.
         CheckpointError: it is damaged.
     """
-    known = marks_of(folder)
+    known = list_marks(folder)
     if not known:
         raise ConfigError(
             f"{folder.path} holds no snapshot to fine-tune from. A run keeps them at the steps that --run.snapshots "
@@ -104,7 +104,7 @@ def load(folder: RunFolder, wanted: int | None) -> Snapshot:
     return Snapshot(path, mark, state["about"], state["agent"], state["reward"], digest)
 
 
-def snapshot_state(cfg: RunConfig, parts: AnyParts) -> State:
+def collect_weights(cfg: RunConfig, parts: AnyParts) -> State:
     """The state that `intrigue.run.checkpoint.snapshot` keeps."""
     tree = cfg.to_json()
     spaces = with_skills(parts.collector.pool.spaces, parts.curiosity.skills)
@@ -114,14 +114,14 @@ def snapshot_state(cfg: RunConfig, parts: AnyParts) -> State:
             "env": tree["env"],
             "agent": tree["agent"],
             "reward": tree["reward"],
-            "spaces": describe(spaces),
+            "spaces": describe_spaces(spaces),
         },
         "agent": {name: value.detach().clone() for name, value in parts.agent.state_dict().items()},
         "reward": {name: value.detach().clone() for name, value in parts.curiosity.reward.state_dict().items()},
     }
 
 
-def describe(spaces: Spaces) -> dict[str, object]:
+def describe_spaces(spaces: Spaces) -> dict[str, object]:
     """Sizes of what a policy reads and gives, as JSON."""
     return {
         "obs": {"kind": spaces.obs.kind, "shape": list(spaces.obs.shape)},

@@ -179,7 +179,7 @@ def read(path: Path, *, keep: bool) -> Reading:
     return Reading(Seal(length, hasher.hexdigest()), entries, contents, problem)
 
 
-def seal_of(path: Path) -> Seal:
+def hash_file(path: Path) -> Seal:
     """Length and SHA-256 of what is on disk now."""
     hasher, length = hashlib.sha256(), 0
     with FileIO(disk.open_regular(path), "rb") as file:

@@ -32,7 +32,7 @@ HEADLINES: tuple[tuple[str, tuple[str, ...], str], ...] = (
 )
 
 
-def printable(text: str) -> str:
+def escape_control(text: str) -> str:
     """The text with everything spelled out that could move the cursor, change colors or reorder what is read."""
     return "".join(_spell(character) for character in text.expandtabs(4))
 
@@ -89,7 +89,7 @@ class Console:
         if self._quiet and not warning:
             return
         self._erase()
-        text = Text(printable(message), style="yellow" if warning else "")
+        text = Text(escape_control(message), style="yellow" if warning else "")
         self._emit(text, end="\n")
         if self._live and self._latest is not None and not self._quiet:
             self._draw(self._clock())

@@ -98,7 +98,7 @@ def read_episodes(path: Path) -> Table:
     return table if table.columns else Table({name: [] for name in EPISODE_COLUMNS}, table.notes)
 
 
-def cut_back(path: Path, step: int) -> list[str]:
+def truncate_after(path: Path, step: int) -> list[str]:
     """Keep the header and the rows up to `step`; returns a note for each thing that was dropped beyond that.
 
     The file is rewritten in one instant, and only if something changes. Rows after the first one beyond `step` are
@@ -158,7 +158,7 @@ def _torn_note(path: Path, lines: Lines) -> str:
     return f"{path}, line {number}: torn last line of {len(lines.torn)} bytes was dropped"
 
 
-__all__ = ["CsvSink", "EpisodeSink", "cut_back", "read_episodes", "read_metrics"]
+__all__ = ["EpisodesCsv", "MetricsCsv", "read_episodes", "read_metrics", "truncate_after"]
 
 # Nothing a spreadsheet would run as a formula, nothing that needs quoting. A leading `-` or `.` would invite both.
 METRIC_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_/.-]{0,127}")
@@ -202,7 +202,7 @@ class _Appender:
         return self._descriptor
 
 
-class CsvSink:
+class MetricsCsv:
     """metrics.csv: step, frame, wall_seconds, then one column per metric, in the order they first appeared."""
 
     def __init__(self, path: Path) -> None:
@@ -245,7 +245,7 @@ class CsvSink:
         self._columns = columns
 
 
-class EpisodeSink:
+class EpisodesCsv:
     """episodes.csv: one row per finished episode."""
 
     def __init__(self, path: Path) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 
 from intrigue.run.folder import RunFolder
-from intrigue.run.logging.csv_files import CsvSink, EpisodeSink, cut_back, read_episodes
-from intrigue.run.logging.loggers import Copies
+from intrigue.run.logging.csv_files import EpisodesCsv, MetricsCsv, read_episodes, truncate_after
+from intrigue.run.logging.loggers import MetricLoggers
 from intrigue.types import Metrics, Progress
 
 # The window of the Disagreement and baselines logs: the mean over the last 100 finished episodes.
@@ -16,21 +16,21 @@ WINDOW = 100
 class Journal:
     """metrics.csv, episodes.csv and eval.csv of one run, cut back to where it stands; metrics go to `copies` too."""
 
-    def __init__(self, folder: RunFolder, step: int, frames_per_step: int, copies: Copies) -> None:
+    def __init__(self, folder: RunFolder, step: int, frames_per_step: int, loggers: MetricLoggers) -> None:
         self.frames_per_step = frames_per_step
         tables = (folder.metrics, folder.episodes, folder.evaluations)
-        self.notes = [note for path in tables for note in cut_back(path, step)]
+        self.notes = [note for path in tables for note in truncate_after(path, step)]
         past = read_episodes(folder.episodes).columns if folder.episodes.exists() else {}
         self.count = len(past.get("step", []))
         self.returns = deque(past.get("episodic_return", []), maxlen=WINDOW)
         self.lengths = deque(past.get("length", []), maxlen=WINDOW)
-        self._metrics = CsvSink(folder.metrics)
-        self._episodes = EpisodeSink(folder.episodes)
-        self._evaluations = CsvSink(folder.evaluations)
-        self._copies = copies
+        self._metrics = MetricsCsv(folder.metrics)
+        self._episodes = EpisodesCsv(folder.episodes)
+        self._evaluations = MetricsCsv(folder.evaluations)
+        self._loggers = loggers
         self._shown: Metrics = {}
 
-    def note(self, progress: Progress, coverage: float | None, wall_seconds: float) -> Metrics:
+    def record(self, progress: Progress, coverage: float | None, wall_seconds: float) -> Metrics:
         """Write what happened; the figures worth showing now."""
         frame = progress.step * self.frames_per_step
         for episode in progress.episodes:
@@ -47,21 +47,21 @@ class Journal:
                 **progress.metrics,
             }
             self._metrics.write(progress.step, frame, wall_seconds, row)
-            self._copies.write(progress.step, frame, wall_seconds, row)
+            self._loggers.write(progress.step, frame, wall_seconds, row)
             self._shown = row
         return self._shown
 
-    def note_evaluation(self, step: int, metrics: Metrics, wall_seconds: float) -> None:
+    def record_evaluation(self, step: int, metrics: Metrics, wall_seconds: float) -> None:
         """Write what an evaluation found."""
         self._evaluations.write(step, step * self.frames_per_step, wall_seconds, metrics)
-        self._copies.write(step, step * self.frames_per_step, wall_seconds, metrics)
+        self._loggers.write(step, step * self.frames_per_step, wall_seconds, metrics)
 
     def sync(self) -> None:
         """Everything noted so far is on disk."""
         self._evaluations.sync()
         self._metrics.sync()
         self._episodes.sync()
-        self._copies.sync()
+        self._loggers.sync()
 
     def close(self) -> None:
         """Nothing more will be noted."""

@@ -1,8 +1,6 @@
-"""Copies of a run's metrics for those who watch: TensorBoard, Weights & Biases, trackio, as `run.logging.csv_files`
-names them.
+"""Loggers that receive a copy of every row of metrics.csv and eval.csv: TensorBoard, Weights & Biases, trackio.
 
-What counts is in metrics.csv and eval.csv. A copy that cannot be made, or no longer, is put away with a note, and the
-run goes on.
+The tables are the record. A logger that fails is closed with a warning, and the run continues.
 """
 
 from __future__ import annotations
@@ -14,22 +12,22 @@ from typing import Any
 
 from intrigue.errors import ConfigError, Problem
 from intrigue.run.folder import RunFolder
-from intrigue.run.logging.trackers import TRACKERS, Copy
+from intrigue.run.logging.trackers import TRACKERS, MetricLogger
 
 
-def installed(names: Iterable[str]) -> tuple[str, ...]:
-    """Those of them whose package is there; extras and packages have the sinks' names.
+def find_installed(names: Iterable[str]) -> tuple[str, ...]:
+    """Those whose package is installed; a logger, its package and its extra have one name.
 
     A folder of that name, as wandb leaves one where it runs, is a package without an origin and does not count.
     """
-    found = {name: importlib.util.find_spec(name) for name in names}
-    return tuple(name for name, spec in found.items() if spec is not None and spec.origin is not None)
+    specs = {name: importlib.util.find_spec(name) for name in names}
+    return tuple(name for name, spec in specs.items() if spec is not None and spec.origin is not None)
 
 
-def require(names: tuple[str, ...]) -> None:
+def require_installed(names: tuple[str, ...]) -> None:
     """Raise ConfigError with the command that adds each missing package."""
-    there = installed(names)
-    missing = [name for name in dict.fromkeys(names) if name not in there]
+    installed = find_installed(names)
+    missing = [name for name in dict.fromkeys(names) if name not in installed]
     if missing:
         raise ConfigError(
             [
@@ -39,44 +37,44 @@ def require(names: tuple[str, ...]) -> None:
         )
 
 
-class Copies:
-    """All copies of one run, each until it fails."""
+class MetricLoggers:
+    """All loggers of one run, each until it fails."""
 
     def __init__(self, names: Iterable[str], folder: RunFolder, config: Mapping[str, Any], step: int) -> None:
-        self._notes: list[str] = []
-        self._sinks: dict[str, Copy] = {}
+        self._warnings: list[str] = []
+        self._loggers: dict[str, MetricLogger] = {}
         for name in dict.fromkeys(names):
             self._try(name, functools.partial(self._open, name, folder, config, step))
 
     def write(self, step: int, frame: int, wall_seconds: float, metrics: Mapping[str, float]) -> None:
-        """One row to each."""
-        self._each(lambda sink: sink.write(step, frame, wall_seconds, metrics))
+        """Write one row to each."""
+        self._each(lambda logger: logger.write(step, frame, wall_seconds, metrics))
 
     def sync(self) -> None:
-        """Each writes out what is waiting."""
-        self._each(lambda sink: sink.sync())
+        """Flush each."""
+        self._each(lambda logger: logger.sync())
 
     def close(self, *, complete: bool) -> None:
-        """Each is ended; `complete`: the run reached its last step. May be called again."""
-        self._each(lambda sink: sink.close(complete=complete))
-        self._sinks.clear()
+        """Close each; `complete`: the run reached its last step. May be called again."""
+        self._each(lambda logger: logger.close(complete=complete))
+        self._loggers.clear()
 
-    def take_notes(self) -> list[str]:
-        """Which copies failed since the last call, in words."""
-        notes, self._notes = self._notes, []
-        return notes
+    def pop_warnings(self) -> list[str]:
+        """A warning for each logger that failed since the last call."""
+        warnings, self._warnings = self._warnings, []
+        return warnings
 
     def _open(self, name: str, folder: RunFolder, config: Mapping[str, Any], step: int) -> None:
-        self._sinks[name] = TRACKERS[name](folder, config, step)
+        self._loggers[name] = TRACKERS[name](folder, config, step)
 
-    def _each(self, do: Callable[[Copy], None]) -> None:
-        for name, sink in list(self._sinks.items()):
-            self._try(name, functools.partial(do, sink))
+    def _each(self, do: Callable[[MetricLogger], None]) -> None:
+        for name, logger in list(self._loggers.items()):
+            self._try(name, functools.partial(do, logger))
 
     def _try(self, name: str, do: Callable[[], None]) -> None:
         try:
             do()
-        except Exception as error:  # whatever a stranger's client raises, the run does not hang on it
-            self._sinks.pop(name, None)
+        except Exception as error:  # third-party clients may raise anything, and none of it may stop the run
+            self._loggers.pop(name, None)
             reason = str(error).strip() or type(error).__name__
-            self._notes.append(f"{name} gets no more metrics ({reason.splitlines()[0]}); metrics.csv goes on")
+            self._warnings.append(f"{name} gets no more metrics ({reason.splitlines()[0]}); metrics.csv goes on")

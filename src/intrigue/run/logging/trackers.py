@@ -21,13 +21,13 @@ from typing import Any, NamedTuple, Protocol
 from intrigue.errors import CheckpointError
 from intrigue.run import atomic, disk
 from intrigue.run.folder import RunFolder
-from intrigue.run.names import seed_of
+from intrigue.run.names import parse_seed_name
 
 PROJECT = "intrigue"
 LIMIT = 4096  # bytes of sinks.json; ours, far above what is written
 
 
-class Copy(Protocol):
+class MetricLogger(Protocol):
     """Takes the metrics of one logged step."""
 
     def write(self, step: int, frame: int, wall_seconds: float, metrics: Mapping[str, float]) -> None: ...
@@ -51,7 +51,7 @@ def identity(folder: RunFolder) -> Identity:
     if not os.path.lexists(folder.sinks):
         path = folder.path.resolve()
         # A seed's folder alone says too little.
-        name = path.name if seed_of(path.name) is None else f"{path.parent.name}-{path.name}"
+        name = path.name if parse_seed_name(path.name) is None else f"{path.parent.name}-{path.name}"
         made = Identity(secrets.token_hex(8), name)
         atomic.write_file(folder.sinks, json.dumps(made._asdict()).encode() + b"\n")
         return made
@@ -62,7 +62,7 @@ def identity(folder: RunFolder) -> Identity:
         raise CheckpointError(f"{folder.sinks} is damaged; remove it to begin anew there") from error
 
 
-class TensorBoardCopy:
+class TensorBoardLogger:
     """One point of each metric's curve for every row."""
 
     def __init__(self, folder: RunFolder, config: Mapping[str, Any], step: int) -> None:
@@ -86,7 +86,7 @@ class TensorBoardCopy:
         self._writer.close()
 
 
-class WandbCopy:
+class WandbLogger:
     """One row of wandb's history for every row; curves are drawn over `step`.
 
     wandb's own count of rows cannot go back, as steps do after a resume; so it is not used.
@@ -121,7 +121,7 @@ class WandbCopy:
         self._run.finish(exit_code=0 if complete else 1)
 
 
-class TrackioCopy:
+class TrackioLogger:
     """One row of trackio's table for every row."""
 
     def __init__(self, folder: RunFolder, config: Mapping[str, Any], step: int) -> None:
@@ -152,8 +152,8 @@ class TrackioCopy:
             self._run.finish()
 
 
-TRACKERS: Mapping[str, Callable[[RunFolder, Mapping[str, Any], int], Copy]] = {
-    "tensorboard": TensorBoardCopy,
-    "wandb": WandbCopy,
-    "trackio": TrackioCopy,
+TRACKERS: Mapping[str, Callable[[RunFolder, Mapping[str, Any], int], MetricLogger]] = {
+    "tensorboard": TensorBoardLogger,
+    "wandb": WandbLogger,
+    "trackio": TrackioLogger,
 }

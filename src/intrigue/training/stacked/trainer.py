@@ -21,7 +21,7 @@ import torch
 from intrigue.agents.ddpg import DDPG
 from intrigue.curiosity.curiosity import Curiosity
 from intrigue.envs.pool.pool import PoolStep
-from intrigue.errors import RunError, of_seed
+from intrigue.errors import RunError, name_seed_in_errors
 from intrigue.ops.execution import captures
 from intrigue.ops.triton_support import triton_works
 from intrigue.replay.host_staging import HostStaging
@@ -187,7 +187,7 @@ class StackedTrainer:
             self._mark_ready()
 
     def _name_seed_in_errors(self, part: ReplayParts) -> contextlib.AbstractContextManager[None]:
-        return of_seed(part.streams.seed) if len(self.parts) > 1 else NOBODY
+        return name_seed_in_errors(part.streams.seed) if len(self.parts) > 1 else NOBODY
 
     def _mark_ready(self) -> None:
         if self._ready is not None:
@@ -236,7 +236,7 @@ def _why_bonus_not_stackable(curiosity: Curiosity) -> str | None:
         return "the bonus cannot be computed for several seeds at once"
     problems = {
         "it learns in several passes (--curiosity.epochs, minibatches, update-fraction)": cfg.epochs != 1
-        or not cfg.takes_all,
+        or not cfg.is_full_batch,
         f"the bonus is scaled by {cfg.scale!r} (--curiosity.scale none or value)": cfg.scale not in ("none", "value"),
         "observations are normalised (--curiosity.obs-norm none)": cfg.obs_norm != "none",
         "the bonus's weight is scheduled (--curiosity.int-coef-steps 0)": cfg.int_coef_steps > 0,

@@ -11,7 +11,7 @@ import torch
 
 from intrigue.envs.base import Env, EnvInfo, Step
 from intrigue.envs.make import make_env
-from intrigue.skills import SkillCourse
+from intrigue.skills import SkillSampler
 from intrigue.training.evaluate import play_episodes
 
 
@@ -47,7 +47,7 @@ def played_by(env: Env, seeds: list[int], actions: int):
         return SimpleNamespace(action=torch.randint(actions, (1,), generator=rng))
 
     rng = torch.Generator().manual_seed(3)
-    course = SkillCourse(None, 1, torch.Generator())
+    course = SkillSampler(None, 1, torch.Generator())
     course.start()
     agent = SimpleNamespace(act=act)
     return play_episodes(agent, env, course, seeds, rng, greedy=False, film=False), seen

@@ -200,10 +200,10 @@ def test_damaged_newest_is_set_aside_only_when_an_older_one_is_whole(tmp_path: P
         save(tmp_path, step, {"x": step})
     for step in (2, 3):
         os.unlink(tmp_path / f"{step:012d}" / "manifest.json")
-    assert len(checkpoint.set_aside_damaged(tmp_path)) == 2
+    assert len(checkpoint.quarantine_damaged(tmp_path)) == 2
     assert (checkpoint.verify(tmp_path).ok, load(tmp_path).step) == (True, 1)
     os.unlink(tmp_path / f"{1:012d}" / "manifest.json")
-    assert checkpoint.set_aside_damaged(tmp_path) == []
+    assert checkpoint.quarantine_damaged(tmp_path) == []
     assert (tmp_path / f"{1:012d}").exists()
 
 

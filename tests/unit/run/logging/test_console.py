@@ -15,7 +15,7 @@ from typing import TextIO
 
 import pytest
 
-from intrigue.run.logging.console import Console, printable
+from intrigue.run.logging.console import Console, escape_control
 
 METRICS = {"charts/episodic_return": 1.25, "intrinsic/raw_mean": 0.0321, "charts/coverage": 0.425, "losses/value": 3.0}
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -182,7 +182,7 @@ def test_control_characters_are_spelled_out() -> None:
     text = stream.getvalue()
     assert "a\\x1b[31mred\\x07\\r\\x9b\\u202eb\\u2028\\x7f" in text
     assert "c\nd\\ud800\n" in text
-    assert printable("größe ✓ 日本") == "größe ✓ 日本"
+    assert escape_control("größe ✓ 日本") == "größe ✓ 日本"
 
 
 def test_a_stream_that_goes_away_does_not_stop_a_run() -> None:

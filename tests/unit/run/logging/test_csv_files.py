@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from intrigue.errors import CheckpointError, RunError, StorageError
 from intrigue.run import disk
-from intrigue.run.logging.csv_files import CsvSink, EpisodeSink, cut_back, read_episodes, read_metrics
+from intrigue.run.logging.csv_files import EpisodesCsv, MetricsCsv, read_episodes, read_metrics, truncate_after
 from intrigue.types import Episode
 
 
 def write_rows(path: Path, steps: list[int]) -> None:
-    sink = CsvSink(path)
+    sink = MetricsCsv(path)
     for step in steps:
         sink.write(step, 4 * step, step / 10, {"loss": 1.0 / step, "charts/SPS": 100.0})
     sink.close()
@@ -34,13 +34,13 @@ def test_rows_by_hand(tmp_path: Path) -> None:
 
 def test_a_new_metric_widens_the_table_and_a_missing_one_is_an_empty_cell(tmp_path: Path) -> None:
     path = tmp_path / "metrics.csv"
-    sink = CsvSink(path)
+    sink = MetricsCsv(path)
     sink.write(1, 1, 0.0, {"a": 1.0})
     sink.write(2, 2, 0.0, {"b": math.nan})
     sink.write(3, 3, 0.0, {"a": math.inf, "c": 5.0})
     assert path.read_text() == "step,frame,wall_seconds,a,b,c\n1,1,0.0,1.0,,\n2,2,0.0,,nan,\n3,3,0.0,inf,,5.0\n"
     assert os.listdir(tmp_path) == ["metrics.csv"]
-    CsvSink(path).write(4, 4, 0.0, {"b": 2.0})
+    MetricsCsv(path).write(4, 4, 0.0, {"b": 2.0})
     assert path.read_text().endswith("\n4,4,0.0,,2.0,\n")
     columns = read_metrics(path).columns
     assert [math.isnan(value) for value in columns["a"]] == [False, True, False, True]
@@ -50,7 +50,7 @@ def test_a_new_metric_widens_the_table_and_a_missing_one_is_an_empty_cell(tmp_pa
 @given(st.floats())
 def test_floats_come_back_exactly(tmp_path_factory: pytest.TempPathFactory, value: float) -> None:
     path = tmp_path_factory.mktemp("t") / "m.csv"
-    CsvSink(path).write(1, 1, 0.0, {"x": value})
+    MetricsCsv(path).write(1, 1, 0.0, {"x": value})
     assert repr(read_metrics(path).columns["x"][0]) == repr(value)
 
 
@@ -58,7 +58,7 @@ def test_floats_come_back_exactly(tmp_path_factory: pytest.TempPathFactory, valu
     "name", ["=cmd()", "+1", "-1", "@x", "a,b", 'a"b', "a\nb", "", " a", "ü", "a" * 200, "step", "frame"]
 )
 def test_names_a_spreadsheet_would_run_are_refused(tmp_path: Path, name: str) -> None:
-    sink = CsvSink(tmp_path / "m.csv")
+    sink = MetricsCsv(tmp_path / "m.csv")
     with pytest.raises(RunError, match="metric"):
         sink.write(1, 1, 0.0, {name: 1.0})
     assert os.listdir(tmp_path) == []
@@ -69,15 +69,15 @@ def test_cut_back_keeps_rows_up_to_the_step(tmp_path: Path) -> None:
     write_rows(path, [1, 2, 3, 4])
     whole = path.read_bytes()
     inode = path.stat().st_ino
-    assert cut_back(path, 4) == []
+    assert truncate_after(path, 4) == []
     assert (path.read_bytes(), path.stat().st_ino) == (whole, inode)
-    assert "2 rows beyond step 2" in cut_back(path, 2)[0]
+    assert "2 rows beyond step 2" in truncate_after(path, 2)[0]
     assert read_metrics(path).columns["step"] == [1, 2]
-    cut_back(path, 0)
+    truncate_after(path, 0)
     assert read_metrics(path).columns["step"] == []
-    CsvSink(path).write(1, 4, 0.1, {"loss": 1.0})
+    MetricsCsv(path).write(1, 4, 0.1, {"loss": 1.0})
     assert path.read_bytes().startswith(whole[: whole.index(b"\n")])
-    assert cut_back(tmp_path / "missing.csv", 3) == []
+    assert truncate_after(tmp_path / "missing.csv", 3) == []
 
 
 def test_cut_back_at_each_byte_of_the_last_three_records(tmp_path: Path) -> None:
@@ -93,11 +93,11 @@ def test_cut_back_at_each_byte_of_the_last_three_records(tmp_path: Path) -> None
         assert (len(before.columns["step"]), len(before.notes)) == (rows, int(torn))
         if torn:
             with pytest.raises(CheckpointError, match="torn"):
-                CsvSink(path)
-        notes = cut_back(path, 5)
+                MetricsCsv(path)
+        notes = truncate_after(path, 5)
         assert len(notes) == int(torn)
         assert path.read_bytes() == whole[: ends[rows]]
-        resumed = CsvSink(path)
+        resumed = MetricsCsv(path)
         for step in range(rows + 1, 6):
             resumed.write(step, 4 * step, step / 10, {"loss": 1.0 / step, "charts/SPS": 100.0})
         resumed.close()
@@ -108,7 +108,7 @@ def test_a_torn_header_is_an_empty_table(tmp_path: Path) -> None:
     path = tmp_path / "m.csv"
     path.write_bytes(b"step,fra")
     assert "line 1: torn" in read_metrics(path).notes[0]
-    assert len(cut_back(path, 5)) == 1
+    assert len(truncate_after(path, 5)) == 1
     assert path.read_bytes() == b""
     write_rows(path, [1])
     assert read_metrics(path).columns["step"] == [1]
@@ -126,7 +126,7 @@ def test_a_garbled_line_in_the_middle_is_damage_with_its_number(tmp_path: Path, 
     lines = path.read_bytes().split(b"\n")
     path.write_bytes(b"\n".join([*lines[:3], line, *lines[3:]]))
     before = path.read_bytes()
-    for attempt in (lambda: cut_back(path, 5), lambda: read_metrics(path)):
+    for attempt in (lambda: truncate_after(path, 5), lambda: read_metrics(path)):
         with pytest.raises(CheckpointError, match="line 4"):
             attempt()
     assert path.read_bytes() == before
@@ -137,7 +137,7 @@ def test_garbled_lines_beyond_the_cut_go_with_it(tmp_path: Path) -> None:
     write_rows(path, [1, 2, 3])
     with open(path, "ab") as file:
         file.write(b"garbage\n")
-    assert len(cut_back(path, 2)) == 1
+    assert len(truncate_after(path, 2)) == 1
     assert read_metrics(path).columns["step"] == [1, 2]
 
 
@@ -152,16 +152,16 @@ def test_a_garbled_header_is_damage(tmp_path: Path, content: bytes) -> None:
 def test_episodes(tmp_path: Path) -> None:
     path = tmp_path / "episodes.csv"
     assert read_episodes(path).columns["length"] == []
-    sink = EpisodeSink(path)
+    sink = EpisodesCsv(path)
     sink.write(Episode(step=10, env=3, episodic_return=1.5, length=7, terminated=True), frame=40)
     sink.sync()
-    EpisodeSink(path).write(Episode(step=12, env=0, episodic_return=-2, length=9, terminated=False), frame=48)
+    EpisodesCsv(path).write(Episode(step=12, env=0, episodic_return=-2, length=9, terminated=False), frame=48)
     assert path.read_text() == ("step,frame,env,episodic_return,length,terminated\n10,40,3,1.5,7,1\n12,48,0,-2.0,9,0\n")
     assert read_episodes(path).columns["terminated"] == [1, 0]
-    cut_back(path, 10)
+    truncate_after(path, 10)
     assert read_episodes(path).columns["step"] == [10]
     write_rows(tmp_path / "m.csv", [1])
-    for attempt in (EpisodeSink, read_episodes):
+    for attempt in (EpisodesCsv, read_episodes):
         with pytest.raises(CheckpointError, match="line 1: expected"):
             attempt(tmp_path / "m.csv")
 
@@ -169,7 +169,7 @@ def test_episodes(tmp_path: Path) -> None:
 @pytest.mark.parametrize("error", ["ENOSPC", "EIO"])
 def test_a_full_disk_leaves_whole_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: str) -> None:
     path = tmp_path / "m.csv"
-    sink = CsvSink(path)
+    sink = MetricsCsv(path)
     sink.write(1, 1, 0.0, {"a": 1.0})
     before = path.read_bytes()
     real = os.write
@@ -197,7 +197,7 @@ def test_sync_flushes_file_and_name(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         real(descriptor)
 
     monkeypatch.setattr(disk.os, "fsync", note)
-    sink = CsvSink(tmp_path / "m.csv")
+    sink = MetricsCsv(tmp_path / "m.csv")
     sink.sync()
     sink.write(1, 1, 0.0, {"a": 1.0})
     sink.sync()
@@ -210,5 +210,5 @@ def test_a_link_in_place_of_a_table_is_not_written_through(tmp_path: Path) -> No
     (tmp_path / "precious").write_text("step\n")
     (tmp_path / "m.csv").symlink_to(tmp_path / "precious")
     with pytest.raises(CheckpointError):
-        CsvSink(tmp_path / "m.csv")
+        MetricsCsv(tmp_path / "m.csv")
     assert (tmp_path / "precious").read_text() == "step\n"

@@ -1,4 +1,4 @@
-"""Copies of a run's metrics: as the tables have them, hidden where a run went back, and never in its way."""
+"""MetricLoggers of a run's metrics: as the tables have them, hidden where a run went back, and never in its way."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_a_fine_tuning_takes_the_sinks_that_are_here(tmp_path: Path) -> None:
     elsewhere = json.loads(config.read_text())
     elsewhere["run"]["sinks"] = ["wandb", "tensorboard"]  # as of a machine that had both
     config.write_text(json.dumps(elsewhere))
-    tuned = RunFolder(finetune(before.path, "walker_run", steps=40, eval_every=20, quiet=True).run.path)
+    tuned = RunFolder(finetune(before.path, "walker_run", steps=40, eval_every=20, quiet=True)[0].run.path)
     found = EventAccumulator(str(tuned.tensorboard))
     found.Reload()
     assert [event.step for event in found.Scalars("eval/return_mean")] == [20, 40]
@@ -139,7 +139,7 @@ def test_a_copy_that_fails_on_the_way_is_put_away(tmp_path: Path, capsys, monkey
         written.append(step)
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(trackers.TensorBoardCopy, "write", full)
+    monkeypatch.setattr(trackers.TensorBoardLogger, "write", full)
     run = start(resolve(WATCHED), out=tmp_path / "run")
     assert written == [64], "asked once, and no more"
     assert capsys.readouterr().err.count("tensorboard gets no more metrics") == 1
@@ -155,7 +155,7 @@ def test_a_copy_that_cannot_be_ended_is_said_after_the_run(tmp_path: Path, capsy
         seen.append((complete, (tmp_path / "run" / "DONE").exists()))
         raise TimeoutError("nobody answers")
 
-    monkeypatch.setattr(trackers.TensorBoardCopy, "close", stuck)
+    monkeypatch.setattr(trackers.TensorBoardLogger, "close", stuck)
     start(resolve(WATCHED), out=tmp_path / "run", quiet=True)
     assert seen == [(True, True)]
     assert "tensorboard gets no more metrics (nobody answers)" in capsys.readouterr().err
@@ -163,7 +163,7 @@ def test_a_copy_that_cannot_be_ended_is_said_after_the_run(tmp_path: Path, capsy
 
 def test_a_copy_of_a_run_that_fails_is_told_so(tmp_path: Path, monkeypatch) -> None:
     seen = []
-    monkeypatch.setattr(trackers.TensorBoardCopy, "close", lambda self, *, complete: seen.append(complete))
+    monkeypatch.setattr(trackers.TensorBoardLogger, "close", lambda self, *, complete: seen.append(complete))
     monkeypatch.setattr("intrigue.run.session.save_state", lambda *_, **__: (_ for _ in ()).throw(RunError("no")))
     with pytest.raises(RunError):
         start(resolve(WATCHED), out=tmp_path / "run", quiet=True)
