@@ -189,4 +189,4 @@ def test_a_folder_is_no_package(tmp_path: Path, monkeypatch) -> None:
     """wandb leaves a folder of its name wherever it runs."""
     (tmp_path / "left_behind").mkdir()
     monkeypatch.syspath_prepend(tmp_path)
-    assert loggers.installed(["left_behind", "tensorboard"]) == ("tensorboard",)
+    assert loggers.find_installed(["left_behind", "tensorboard"]) == ("tensorboard",)
