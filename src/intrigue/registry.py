@@ -80,10 +80,14 @@ class Entry(Generic[T]):
 class Registry(Generic[T]):
     """The plug-ins of one kind: the files of one package, installed entry points, and files a user names."""
 
-    def __init__(self, kind: str, package: str, plural: str | None = None) -> None:
+    def __init__(
+        self, kind: str, package: str, plural: str | None = None, short_names: Mapping[str, str] | None = None
+    ) -> None:
         self.kind = kind
         self.plural = plural or f"{kind}s"
         self.package = package
+        self.short_names = short_names or {}
+        """Public names of settings classes that are not the class's name without `Config`."""
         self._entries: dict[str, Entry[T]] = {}
         self._files: dict[str, Path] = {}
         self._extra_files: list[Path] = []
@@ -128,6 +132,30 @@ class Registry(Generic[T]):
             self.declaration(name)
             import_file(self._files[name], self.package)
         return self._entries[name]
+
+    def settings_names(self) -> dict[str, str]:
+        """The public name of each settings class, and the plug-in it belongs to; a variant with defaults has none."""
+        return {
+            self.short_names.get(each.config.__name__, each.config.__name__.removesuffix("Config")): name
+            for name, each in self.declarations().items()
+            if each.config.__name__ != EmptyConfig.__name__ and not each.defaults
+        }
+
+    def settings_class(self, public_name: str) -> type[Any]:
+        """The settings class of a public name, for `__getattr__` of the package; imports the plug-in's file."""
+        names = self.settings_names() if public_name[:1].isupper() else {}
+        if public_name not in names:
+            raise AttributeError(f"module {self.package!r} has no attribute {public_name!r}")
+        return self.get(names[public_name]).config
+
+    def read_settings(self, settings: object) -> tuple[str, dict[str, Any]] | None:
+        """The plug-in's name and its options, given an instance of its settings class; None for any other value."""
+        for name, entry in self._entries.items():
+            if type(settings) is entry.config and entry.config is not EmptyConfig and not entry.defaults:
+                return name, {
+                    each.name: getattr(settings, each.name) for each in dataclasses.fields(cast("Any", settings))
+                }
+        return None
 
     def add_file(self, path: Path) -> None:
         """Take plug-ins from a file outside the package."""

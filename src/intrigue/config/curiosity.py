@@ -76,14 +76,20 @@ def problems(cfg: Mapping[str, Any], num_envs: int | None = None) -> list[Proble
     return found
 
 
-def split_options(reward: str, options: Mapping[str, Any]) -> tuple[str, CuriosityConfig, dict[str, Any]]:
-    """The reward's name, and keyword options sorted into curiosity's and its own; all wrong ones reported together."""
+def split_options(reward: object, options: Mapping[str, Any]) -> tuple[str, CuriosityConfig, dict[str, Any]]:
+    """The reward's name, and keyword options sorted into curiosity's and its own; all wrong ones reported together.
+
+    `reward` is a name, an expression of names, or an instance of a reward's settings.
+    """
     from intrigue.config.reward_expression import HINT, MIX, parse_reward, problems_of
-    from intrigue.config.schema import check_fields, fields_of
+    from intrigue.config.schema import check_fields, fields_of, shown
     from intrigue.rewards.registry import REWARDS
 
     own = fields_of(CuriosityConfig)
-    reward, given = parse_reward(reward)
+    found = parse_reward(reward) if isinstance(reward, str) else REWARDS.read_settings(reward)
+    if found is None:
+        raise ConfigError([Problem("reward", f"{shown(reward)} is not a name. See `intrigue list rewards`.")])
+    reward, given = found
     options = {**given, **options}
     theirs = REWARDS.declaration(reward).hints()
     unknown = [name for name in options if name not in own and name not in theirs]

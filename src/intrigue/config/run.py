@@ -83,6 +83,15 @@ class RunConfig:
     curiosity: CuriosityConfig = field(default_factory=CuriosityConfig)
     run: RunSettings = field(default_factory=RunSettings)
 
+    def __post_init__(self) -> None:
+        """Accept settings of an agent or reward in place of its name: `RunConfig(reward_name=NNM(n=5))`."""
+        for section in ("agent", "reward"):
+            chosen = getattr(self, f"{section}_name")
+            if not isinstance(chosen, str):
+                name, options = _read_choice(section, chosen)
+                object.__setattr__(self, f"{section}_name", name)
+                object.__setattr__(self, f"{section}_options", {**options, **getattr(self, f"{section}_options")})
+
     def to_json(self) -> dict[str, Any]:
         """The nested form that config.json holds and `resolve` reads back."""
         return {
@@ -110,7 +119,7 @@ def resolve(*layers: Mapping[str, Any]) -> RunConfig:
     """The run that these layers describe, later ones winning. Raises ConfigError with every problem found.
 
     A layer is flat: `{"env": "rooms", "reward": "nnm", "reward.form": "floor", "steps": 1000}`. A reward may be an
-    expression, `0.5*nnm + rnd`.
+    expression, `0.5*nnm + rnd`; an agent or reward may be given by its settings, `intrigue.rewards.NNM(n=5)`.
     """
     problems: list[Problem] = []
     values: dict[str, dict[str, Any]] = {section: {} for section in (*NAMED, *PLAIN)}
@@ -120,10 +129,11 @@ def resolve(*layers: Mapping[str, Any]) -> RunConfig:
             chosen = layer.get(section)
             if chosen is None:
                 continue
-            if not isinstance(chosen, str):
-                problems.append(Problem(section, f"{shown(chosen)} is not a name. See `intrigue list {section}s`."))
+            try:
+                chosen, given = _read_choice(section, chosen)
+            except ConfigError as error:
+                problems += error.problems
                 continue
-            chosen, given = parse_reward(chosen) if section == "reward" else (chosen, {})
             if chosen != names[section]:
                 if not _same_fields(section, names[section], chosen):
                     values[section] = {}
@@ -171,6 +181,20 @@ def flatten_json(tree: Any) -> dict[str, Any]:
 def declaration_of(section: str, name: str) -> Declaration:
     """What the chosen plug-in of a section says of itself; an environment goes by its family."""
     return NAMED[section][0].declaration(split_id(name)[0] if section == "env" else name)
+
+
+def _read_choice(section: str, chosen: object) -> tuple[str, dict[str, Any]]:
+    """The name and options of a section's plug-in, given its name, a reward expression or an instance of its settings.
+
+    Raises:
+        ConfigError: it is none of these.
+    """
+    if isinstance(chosen, str):
+        return parse_reward(chosen) if section == "reward" else (chosen, {})
+    found = NAMED[section][0].read_settings(chosen)
+    if found is None:
+        raise ConfigError([Problem(section, f"{shown(chosen)} is not a name. See `intrigue list {section}s`.")])
+    return found
 
 
 def _same_fields(section: str, old: str, new: str) -> bool:

@@ -59,13 +59,13 @@ class Mixed(NamedTuple):
 class Curiosity(nn.Module):
     """A bonus with its models, optimiser, statistics and coefficients.
 
-    `reward` is a name or an expression of names, `0.5*nnm + rnd`. `options` are fields of `CuriosityConfig` and of the
-    reward's own settings, by name.
+    `reward` is a name, an expression of names such as `0.5*nnm + rnd`, or settings such as `intrigue.rewards.NNM(n=5)`.
+    `options` are fields of `CuriosityConfig` and of the reward's own settings, by name.
     """
 
     def __init__(
         self,
-        reward: str,
+        reward: object,
         obs_space: gym.Space[Any],
         action_space: gym.Space[Any],
         *,

@@ -9,5 +9,5 @@ from intrigue.registry import Registry
 if TYPE_CHECKING:
     from intrigue.rewards.base import IntrinsicReward
 
-REWARDS: Registry[IntrinsicReward] = Registry("reward", "intrigue.rewards")
+REWARDS: Registry[IntrinsicReward] = Registry("reward", "intrigue.rewards", short_names={"NuclearNormConfig": "NNM"})
 register_reward = REWARDS.register
