@@ -19,7 +19,7 @@ from intrigue.errors import NonFiniteError
 from intrigue.spaces import Spaces
 
 Metrics: TypeAlias = "dict[str, float]"
-Parts: TypeAlias = "Mapping[str, Tensor]"
+Components: TypeAlias = "Mapping[str, Tensor]"
 """What a bonus was made of, each (T, N): logged by name, and handed back to the reward when it observes the batch."""
 Extras: TypeAlias = "Mapping[str, Tensor]"
 """What an agent noted while acting, each (T, N, ...), and what follows: `last_obs` (N, *obs), `last_skill` (N, K)."""

@@ -37,7 +37,7 @@ from intrigue.rng import seeded_construction
 from intrigue.run.outputs import require_writable, write_text
 from intrigue.spaces import ActionSpec, ObsSpec, Spaces
 from intrigue.training.build import pick_device
-from intrigue.types import Parts, Prepared, Stream, Transitions
+from intrigue.types import Components, Prepared, Stream, Transitions
 
 SPACES = {
     "pixels": Spaces(ObsSpec("pixels", (4, 84, 84)), ActionSpec("discrete", sizes=(6,))),
@@ -75,7 +75,7 @@ def cost(name: str, space: str, batch: Transitions, rest: float, device: torch.d
         drawn = curiosity.skills.draw(batch.reward.numel(), curiosity.streams["skill"])
         batch = batch.replace(skill=drawn.unflatten(0, batch.reward.shape))
 
-    def score() -> tuple[Prepared, Parts]:
+    def score() -> tuple[Prepared, Components]:
         with torch.no_grad(), exact_float32():
             prepared = curiosity.encode(batch)
             return prepared, curiosity.reward.score_parts(prepared)[1]

@@ -35,9 +35,9 @@ from intrigue.skills import check_skill
 from intrigue.spaces import ActionCodec, ObsCodec, Spaces
 from intrigue.state import State
 from intrigue.types import (
+    Components,
     Encoded,
     Metrics,
-    Parts,
     Prepared,
     RewardStep,
     Stream,
@@ -261,7 +261,7 @@ class Curiosity(nn.Module):
         return normal.clamp_(-cfg.obs_clip, cfg.obs_clip) if cfg.obs_clip else normal
 
     @torch.no_grad()
-    def prepare_and_score(self, batch: Transitions) -> tuple[Prepared, Tensor, Parts]:
+    def prepare_and_score(self, batch: Transitions) -> tuple[Prepared, Tensor, Components]:
         """The first two of the five steps: the batch as rewards see it, the raw bonus (T, N), and its parts.
 
         To be called where float32 is exact.
@@ -270,7 +270,7 @@ class Curiosity(nn.Module):
         return prepared, *self.compute_bonus(prepared)
 
     @torch.no_grad()
-    def compute_bonus(self, prepared: Prepared) -> tuple[Tensor, Parts]:
+    def compute_bonus(self, prepared: Prepared) -> tuple[Tensor, Components]:
         """The second of the five steps alone, on what `encode` gave."""
         raw, parts = self.reward.score_parts(prepared)
         return raw.to(torch.float32) * prepared.valid, parts

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from intrigue.nn.knn import Backend, Own, knn_distances, require_faiss
 from intrigue.nn.normalize import Moments, RunningMoments
-from intrigue.types import Parts
+from intrigue.types import Components
 
 Normalizer = Literal["none", "mean", "std", "variance"]
 
@@ -58,7 +58,7 @@ class ParticleEntropy(nn.Module):
         *,
         allowed: Tensor | None = None,
         aligned: bool = False,
-    ) -> tuple[Tensor, Parts]:
+    ) -> tuple[Tensor, Components]:
         """Novelty of encodings (T, N, D) and the parts `observe` wants back, each (T, N).
 
         Without `candidates` the valid rows of the batch are searched. Given ones are (M, D), of which `allowed` (M,)
@@ -81,12 +81,12 @@ class ParticleEntropy(nn.Module):
         return novelty.log1p() if self.log else novelty, parts
 
     @torch.no_grad()
-    def observe(self, parts: Parts, valid: Tensor) -> None:
+    def observe(self, parts: Components, valid: Tensor) -> None:
         """Commit the statistics that `score` used for these parts."""
         if self.moments is not None:
             self.moments.commit(self._merged(self.moments, parts, valid))
 
-    def _parts(self, distance: Tensor, used: Tensor, count: Tensor) -> Parts:
+    def _parts(self, distance: Tensor, used: Tensor, count: Tensor) -> Components:
         """Mean distance of each row and, for a normaliser, what the moments of all distances are made of."""
         mean = distance.sum(-1) / count.clamp_min(1)
         if self.moments is None:
@@ -95,7 +95,7 @@ class ParticleEntropy(nn.Module):
         spread = (apart.square().sum(-1) / count.clamp_min(1)).sqrt()
         return {"distance": mean, "distance_spread": spread, "neighbours": count.to(mean.dtype)}
 
-    def _unit(self, parts: Parts, valid: Tensor) -> Tensor | float:
+    def _unit(self, parts: Components, valid: Tensor) -> Tensor | float:
         """ν, from the moments as they will be with this batch."""
         if self.moments is None:
             return 1.0
@@ -110,7 +110,7 @@ class ParticleEntropy(nn.Module):
         return unit.clamp_min(SMALLEST).to(parts["distance"].dtype)
 
     @staticmethod
-    def _merged(moments: RunningMoments, parts: Parts, valid: Tensor) -> Moments:
+    def _merged(moments: RunningMoments, parts: Components, valid: Tensor) -> Moments:
         """All distances of the valid rows pooled (variance = mean of variances + variance of means), then merged."""
         weight = parts["neighbours"].double() * valid
         mean, spread = parts["distance"].double(), parts["distance_spread"].double()

@@ -43,7 +43,7 @@ from intrigue.rewards.registry import register_reward
 from intrigue.rng import Rng
 from intrigue.skills import SkillSpec
 from intrigue.spaces import Spaces
-from intrigue.types import Parts, Transitions
+from intrigue.types import Components, Transitions
 
 CITATION = """@inproceedings{liu2021aps,
   title     = {{APS}: Active Pretraining with Successor Features},
@@ -95,7 +95,7 @@ class APS(IntrinsicReward):
         """Entropy plus projection, (T, N)."""
         return self.score_parts(batch)[0]
 
-    def score_parts(self, batch: Transitions) -> tuple[Tensor, Parts]:
+    def score_parts(self, batch: Transitions) -> tuple[Tensor, Components]:
         """The bonus, its two terms, and the distances the entropy is made of."""
         encoded = self._encode(batch.next_obs)
         entropy, parts = self.particles.score(encoded, batch.valid)
@@ -106,7 +106,7 @@ class APS(IntrinsicReward):
         """How badly the states reached tell the task."""
         return -projected(self._encode(batch.next_obs), batch.skill).mean()
 
-    def observe(self, batch: Transitions, parts: Parts) -> None:
+    def observe(self, batch: Transitions, parts: Components) -> None:
         """The running mean of the distances moves on."""
         self.particles.observe(parts, batch.valid)
 

@@ -45,7 +45,7 @@ from intrigue.rewards.base import IntrinsicReward
 from intrigue.rewards.registry import register_reward
 from intrigue.rng import Rng
 from intrigue.spaces import Spaces
-from intrigue.types import Parts, Transitions
+from intrigue.types import Components, Transitions
 
 CITATION = """@inproceedings{liu2021apt,
   title     = {Behavior From the Void: Unsupervised Active Pre-Training},
@@ -123,7 +123,7 @@ class APT(IntrinsicReward):
         """The logarithm of one plus the distance to the neighbours, (T, N)."""
         return self.score_parts(batch)[0]
 
-    def score_parts(self, batch: Transitions) -> tuple[Tensor, Parts]:
+    def score_parts(self, batch: Transitions) -> tuple[Tensor, Components]:
         """The bonus and the distance behind it."""
         encoded = self.noise(self.features(getattr(batch, self.choices.state)))
         return self.entropy.score(encoded, batch.valid)
@@ -138,7 +138,7 @@ class APT(IntrinsicReward):
         return loss
 
     @torch.no_grad()
-    def observe(self, batch: Transitions, parts: Parts) -> None:
+    def observe(self, batch: Transitions, parts: Components) -> None:
         """Commit the running normaliser."""
         self.entropy.observe(parts, batch.valid)
 

@@ -30,7 +30,7 @@ from intrigue.nn.feature_noise import FeatureNoise
 from intrigue.rng import Rng
 from intrigue.skills import SkillSpec
 from intrigue.spaces import Spaces
-from intrigue.types import Parts, Transitions
+from intrigue.types import Components, Transitions
 
 if TYPE_CHECKING:
     from intrigue.nn.encoders import StateFeatures
@@ -112,7 +112,7 @@ class IntrinsicReward(nn.Module, abc.ABC):
     def score(self, batch: Transitions) -> Tensor:
         """Raw bonus of each transition, (T, N). Called without gradient; must not change anything."""
 
-    def score_parts(self, batch: Transitions) -> tuple[Tensor, Parts]:
+    def score_parts(self, batch: Transitions) -> tuple[Tensor, Components]:
         """The bonus and what it was made of, each (T, N); a reward of one part has no parts."""
         return self.score(batch), {}
 
@@ -120,7 +120,7 @@ class IntrinsicReward(nn.Module, abc.ABC):
         """What the reward's models minimise on rows (1, B) in any order, a scalar. Zero where nothing is learned."""
         return torch.zeros((), device=batch.reward.device)
 
-    def observe(self, batch: Transitions, parts: Parts) -> None:
+    def observe(self, batch: Transitions, parts: Components) -> None:
         """Let the batch into memories and counts; called once per batch, after learning, with what was scored."""
         return
 

@@ -44,7 +44,7 @@ from intrigue.rewards.registry import register_reward
 from intrigue.rng import Rng
 from intrigue.skills import SkillSpec
 from intrigue.spaces import Spaces
-from intrigue.types import Parts, Transitions
+from intrigue.types import Components, Transitions
 
 CITATION = """@article{laskin2022cic,
   title   = {{CIC}: Contrastive Intrinsic Control for Unsupervised Skill Discovery},
@@ -100,7 +100,7 @@ class CIC(IntrinsicReward):
         """Entropy of the encodings, (T, N)."""
         return self.score_parts(batch)[0]
 
-    def score_parts(self, batch: Transitions) -> tuple[Tensor, Parts]:
+    def score_parts(self, batch: Transitions) -> tuple[Tensor, Components]:
         """The bonus, and the distances it is made of."""
         official = self.cfg.variant == "official"
         encoded = self._state(batch.next_obs) if official else self._transition(batch)
@@ -117,7 +117,7 @@ class CIC(IntrinsicReward):
         others = logits.exp().sum(-1) - math.exp(1 / self.cfg.temperature)
         return ((others.clamp_min(OFFICIAL_EPSILON) + OFFICIAL_EPSILON).log() - logits.diagonal()).mean()
 
-    def observe(self, batch: Transitions, parts: Parts) -> None:
+    def observe(self, batch: Transitions, parts: Components) -> None:
         """The running variance of the distances moves on."""
         self.particles.observe(parts, batch.valid)
 

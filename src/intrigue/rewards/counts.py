@@ -44,7 +44,7 @@ from intrigue.rewards.base import IntrinsicReward, Traits
 from intrigue.rewards.registry import register_reward
 from intrigue.rng import Rng
 from intrigue.spaces import Spaces
-from intrigue.types import Parts, Transitions
+from intrigue.types import Components, Transitions
 
 CITATION = """@inproceedings{tang2017exploration,
   title     = {{\\#}Exploration: A Study of Count-Based Exploration for Deep Reinforcement Learning},
@@ -106,7 +106,7 @@ class Counts(IntrinsicReward):
         """The bonus of each state reached, (T, N)."""
         return self.score_parts(batch)[0]
 
-    def score_parts(self, batch: Transitions) -> tuple[Tensor, Parts]:
+    def score_parts(self, batch: Transitions) -> tuple[Tensor, Components]:
         """The bonus and the visits it was made of, the present one included; by kernel also the usual distance."""
         if self.kernel is not None:
             segments = self._segments(batch)
@@ -122,7 +122,7 @@ class Counts(IntrinsicReward):
         return super().loss(batch, rng) if self.features is None else self.features.encoder_loss(batch, self.noise)
 
     @torch.no_grad()
-    def observe(self, batch: Transitions, parts: Parts) -> None:
+    def observe(self, batch: Transitions, parts: Components) -> None:
         """Count the batch."""
         if self.cfg.variant == "simhash":
             reached = self._bucket(batch)[batch.valid]

@@ -38,7 +38,7 @@ from intrigue.rewards.registry import register_reward
 from intrigue.rng import Rng
 from intrigue.skills import SkillSpec
 from intrigue.spaces import Spaces
-from intrigue.types import Parts, Transitions
+from intrigue.types import Components, Transitions
 
 CITATION = """@inproceedings{eysenbach2019diayn,
   title     = {Diversity is All You Need: Learning Skills without a Reward Function},
@@ -87,7 +87,7 @@ class DIAYN(IntrinsicReward):
         """log q(z|s) − log p(z), (T, N)."""
         return self.score_parts(batch)[0]
 
-    def score_parts(self, batch: Transitions) -> tuple[Tensor, Parts]:
+    def score_parts(self, batch: Transitions) -> tuple[Tensor, Components]:
         """The bonus, and where the discriminator's first guess is right."""
         log_q = self._log_q(batch)
         right = log_q.argmax(-1) == batch.skill.argmax(-1)

@@ -38,7 +38,7 @@ from intrigue.rewards.base import IntrinsicReward
 from intrigue.rewards.registry import register_reward
 from intrigue.rng import Rng
 from intrigue.spaces import Spaces
-from intrigue.types import Parts, Transitions
+from intrigue.types import Components, Transitions
 
 CITATION = """@inproceedings{henaff2022e3b,
   title     = {Exploration via Elliptical Episodic Bonuses},
@@ -84,7 +84,7 @@ class E3B(IntrinsicReward):
         return self.features.encoder_loss(batch, self.noise)
 
     @torch.no_grad()
-    def observe(self, batch: Transitions, parts: Parts) -> None:
+    def observe(self, batch: Transitions, parts: Components) -> None:
         """Let the states of episodes still under way into C, begin anew where an episode ended."""
         segments = self._segments(batch)
         self.ellipse.add(segments, segments.encode_ongoing(self._encode, *self._states(batch)))

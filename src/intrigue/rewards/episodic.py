@@ -39,7 +39,7 @@ from intrigue.rewards.base import IntrinsicReward
 from intrigue.rewards.registry import register_reward
 from intrigue.rng import Rng
 from intrigue.spaces import Spaces
-from intrigue.types import Parts, Transitions
+from intrigue.types import Components, Transitions
 
 CITATION = """@inproceedings{badia2020ngu,
   title     = {Never Give Up: Learning Directed Exploration Strategies},
@@ -90,7 +90,7 @@ class Episodic(IntrinsicReward):
         """The bonus of each state reached, (T, N)."""
         return self.score_parts(batch)[0]
 
-    def score_parts(self, batch: Transitions) -> tuple[Tensor, Parts]:
+    def score_parts(self, batch: Transitions) -> tuple[Tensor, Components]:
         """The bonus, and the mean squared distance to the k neighbours it came from (0 where there were fewer)."""
         segments = self._segments(batch)
         near = self.counts.near(segments, segments.encode(self._encode, batch.next_obs, batch.obs))
@@ -103,7 +103,7 @@ class Episodic(IntrinsicReward):
         return self.features.encoder_loss(batch, self.noise)
 
     @torch.no_grad()
-    def observe(self, batch: Transitions, parts: Parts) -> None:
+    def observe(self, batch: Transitions, parts: Components) -> None:
         """Remember the episodes under way, forget those that ended, let the distances into their mean."""
         segments = self._segments(batch)
         self.counts.observe(

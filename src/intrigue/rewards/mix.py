@@ -48,7 +48,7 @@ from intrigue.rng import Rng, seeded_construction
 from intrigue.seeding import SEED_LIMIT
 from intrigue.skills import SkillSpec
 from intrigue.spaces import Spaces
-from intrigue.types import Parts, Transitions
+from intrigue.types import Components, Transitions
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ class Mix(IntrinsicReward):
         """The value of the expression, (T, N)."""
         return self.score_parts(batch)[0]
 
-    def score_parts(self, batch: Transitions) -> tuple[Tensor, Parts]:
+    def score_parts(self, batch: Transitions) -> tuple[Tensor, Components]:
         """The value of the expression, and that of each reward in it, with the rewards' own parts below their name."""
         parts: dict[str, Tensor] = {}
         for name, bonus in zip(self.part_names, self.each, strict=True):
@@ -139,7 +139,7 @@ class Mix(IntrinsicReward):
         return sum(losses[1:], losses[0])
 
     @torch.no_grad()
-    def observe(self, batch: Transitions, parts: Parts) -> None:
+    def observe(self, batch: Transitions, parts: Components) -> None:
         """Every part observes, with its own parts; the schedules move on."""
         for name, bonus in zip(self.part_names, self.each, strict=True):
             mine = f"{name}/"

@@ -29,7 +29,7 @@ from intrigue.rewards.registry import register_reward
 from intrigue.rewards.rnd_alpha import RNDAlpha, RNDAlphaConfig
 from intrigue.rng import Rng
 from intrigue.spaces import Spaces
-from intrigue.types import Parts, Transitions
+from intrigue.types import Components, Transitions
 
 CITATION = """@inproceedings{badia2020ngu,
   title     = {Never Give Up: Learning Directed Exploration Strategies},
@@ -84,7 +84,7 @@ class NGU(IntrinsicReward):
         """The product of both factors, (T, N)."""
         return self.score_parts(batch)[0]
 
-    def score_parts(self, batch: Transitions) -> tuple[Tensor, Parts]:
+    def score_parts(self, batch: Transitions) -> tuple[Tensor, Components]:
         """The product, both factors before it, and what each was made of."""
         episodic, near = self.episodic.score_parts(batch)
         alpha, known = self.lifelong.score_parts(batch)
@@ -95,7 +95,7 @@ class NGU(IntrinsicReward):
         return self.episodic.loss(batch, rng) + self.lifelong.loss(batch, rng)
 
     @torch.no_grad()
-    def observe(self, batch: Transitions, parts: Parts) -> None:
+    def observe(self, batch: Transitions, parts: Components) -> None:
         """Both factors observe."""
         self.episodic.observe(batch, parts)
         self.lifelong.observe(batch, parts)

@@ -41,7 +41,7 @@ from intrigue.rewards.base import IntrinsicReward, Traits
 from intrigue.rewards.registry import register_reward
 from intrigue.rng import Rng
 from intrigue.spaces import Spaces
-from intrigue.types import Parts, Transitions
+from intrigue.types import Components, Transitions
 
 CITATION = """@article{chen2022nnm,
   title   = {Nuclear Norm Maximization Based Curiosity-Driven Learning},
@@ -125,7 +125,7 @@ class NuclearNorm(IntrinsicReward):
         return self.features.encoder_loss(batch, self.noise)
 
     @torch.no_grad()
-    def observe(self, batch: Transitions, parts: Parts) -> None:
+    def observe(self, batch: Transitions, parts: Components) -> None:
         """Remember every `memory_stride`-th valid state."""
         if self.memory is not None:
             encoded = self.noise(self.features(getattr(batch, self.cfg.neighbours_of)))  # (T, N, m)

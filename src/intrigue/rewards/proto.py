@@ -49,7 +49,7 @@ from intrigue.rewards.base import IntrinsicReward, Traits
 from intrigue.rewards.registry import register_reward
 from intrigue.rng import Rng
 from intrigue.spaces import Spaces
-from intrigue.types import Parts, Transitions
+from intrigue.types import Components, Transitions
 
 CITATION = """@inproceedings{yarats2021proto,
   title     = {Reinforcement Learning with Prototypical Representations},
@@ -117,7 +117,7 @@ class Proto(IntrinsicReward):
         """Distance to the k-th nearest row of the queue with this batch's candidates in it, (T, N)."""
         return self.score_parts(batch)[0]
 
-    def score_parts(self, batch: Transitions) -> tuple[Tensor, Parts]:
+    def score_parts(self, batch: Transitions) -> tuple[Tensor, Components]:
         """The bonus, and how many prototypes chose each state."""
         encoded = self._encode(batch.next_obs)
         rows = encoded.flatten(0, 1)  # (B, D)
@@ -142,7 +142,7 @@ class Proto(IntrinsicReward):
         return loss
 
     @torch.no_grad()
-    def observe(self, batch: Transitions, parts: Parts) -> None:
+    def observe(self, batch: Transitions, parts: Components) -> None:
         """Enqueue the chosen states as they are encoded now; let the copies follow; make prototypes unit length."""
         chosen = self._repeated(parts["chosen"].flatten().long())
         queue, written = self._enqueued(self._encode(batch.next_obs.flatten(0, 1)[chosen]))

@@ -22,7 +22,7 @@ from intrigue.registry import EmptyConfig
 from intrigue.rewards.base import IntrinsicReward, Traits
 from intrigue.rewards.registry import register_reward
 from intrigue.spaces import Spaces
-from intrigue.types import Parts, Transitions
+from intrigue.types import Components, Transitions
 
 
 @register_reward("random")
@@ -40,6 +40,6 @@ class RandomReward(IntrinsicReward):
         """This batch's draws, (T, N); the same until `observe` goes on to the next."""
         return self.draws.uniform(batch.reward.numel()).to(torch.float32).reshape(batch.reward.shape)
 
-    def observe(self, batch: Transitions, parts: Parts) -> None:
+    def observe(self, batch: Transitions, parts: Components) -> None:
         """Go on to the next draws."""
         self.draws.advance()

@@ -42,7 +42,7 @@ from intrigue.nn.particle_entropy import ParticleEntropy
 from intrigue.rewards.base import IntrinsicReward, Traits
 from intrigue.rewards.registry import register_reward
 from intrigue.spaces import Spaces
-from intrigue.types import Parts, Transitions
+from intrigue.types import Components, Transitions
 
 CITATION = """@inproceedings{seo2021re3,
   title     = {State Entropy Maximization with Random Encoders for Efficient Exploration},
@@ -87,7 +87,7 @@ class RE3(IntrinsicReward):
         """The bonus of each transition, (T, N)."""
         return self.score_parts(batch)[0]
 
-    def score_parts(self, batch: Transitions) -> tuple[Tensor, Parts]:
+    def score_parts(self, batch: Transitions) -> tuple[Tensor, Components]:
         """The bonus and the distance behind it."""
         encoded, valid = self._encoded(batch), batch.valid.flatten()
         candidates = encoded.flatten(0, 1)
@@ -102,7 +102,7 @@ class RE3(IntrinsicReward):
         return distance if self.cfg.variant == "official" else distance.log1p(), parts
 
     @torch.no_grad()
-    def observe(self, batch: Transitions, parts: Parts) -> None:
+    def observe(self, batch: Transitions, parts: Components) -> None:
         """Remember the valid states, and commit the distances whose deviation `score_parts` used."""
         if self.moments is not None:
             self.moments.commit(self._merged(self.moments, parts["distance"], batch))

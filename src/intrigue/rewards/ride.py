@@ -47,7 +47,7 @@ from intrigue.rewards.base import IntrinsicReward
 from intrigue.rewards.registry import register_reward
 from intrigue.rng import Rng
 from intrigue.spaces import Spaces
-from intrigue.types import Parts, Prepared, Transitions
+from intrigue.types import Components, Prepared, Transitions
 
 CITATION = """@inproceedings{raileanu2020ride,
   title     = {{RIDE}: Rewarding Impact-Driven Exploration for Procedurally-Generated Environments},
@@ -96,7 +96,7 @@ class RIDE(IntrinsicReward):
         """Impact over the root of visits, (T, N)."""
         return self.score_parts(batch)[0]
 
-    def score_parts(self, batch: Transitions) -> tuple[Tensor, Parts]:
+    def score_parts(self, batch: Transitions) -> tuple[Tensor, Components]:
         """The bonus, the impact and the visits it was made of, and the distance behind visits by kernel."""
         phi, next_phi = map(self.noise, self.features.encode_pair(batch))
         impact = lengths(next_phi - phi)
@@ -121,7 +121,7 @@ class RIDE(IntrinsicReward):
         return loss
 
     @torch.no_grad()
-    def observe(self, batch: Transitions, parts: Parts) -> None:
+    def observe(self, batch: Transitions, parts: Components) -> None:
         """Remember the episodes under way, forget those that ended."""
         segments = self._segments(batch)
         if self.keys is not None:

@@ -40,7 +40,7 @@ from intrigue.rewards.base import IntrinsicReward, Traits
 from intrigue.rewards.registry import register_reward
 from intrigue.rng import Rng
 from intrigue.spaces import ObsSpec, Spaces
-from intrigue.types import Parts, Transitions
+from intrigue.types import Components, Transitions
 
 CITATION = """@inproceedings{burda2019rnd,
   title     = {Exploration by Random Network Distillation},
@@ -98,7 +98,7 @@ class RND(IntrinsicReward):
         """Prediction error on s', or on s divided by its running deviation (urlb), (T, N)."""
         return self.score_parts(batch)[0]
 
-    def score_parts(self, batch: Transitions) -> tuple[Tensor, Parts]:
+    def score_parts(self, batch: Transitions) -> tuple[Tensor, Components]:
         """The bonus; urlb: and the error it was made of."""
         error = self._error(batch)
         if self.moments is None:
@@ -111,7 +111,7 @@ class RND(IntrinsicReward):
         return self._error(batch).mean()
 
     @torch.no_grad()
-    def observe(self, batch: Transitions, parts: Parts) -> None:
+    def observe(self, batch: Transitions, parts: Components) -> None:
         """urlb: commit the errors whose deviation `score_parts` used."""
         if self.moments is not None:
             self.moments.commit(self._merged(self.moments, parts["error"], batch))

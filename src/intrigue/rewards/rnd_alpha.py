@@ -31,7 +31,7 @@ from intrigue.rewards.registry import register_reward
 from intrigue.rewards.rnd import RND, RNDConfig
 from intrigue.rng import Rng
 from intrigue.spaces import Spaces
-from intrigue.types import Parts, Transitions
+from intrigue.types import Components, Transitions
 
 CITATION = """@inproceedings{badia2020ngu,
   title     = {Never Give Up: Learning Directed Exploration Strategies},
@@ -73,7 +73,7 @@ class RNDAlpha(IntrinsicReward):
         """α of each state reached, (T, N)."""
         return self.score_parts(batch)[0]
 
-    def score_parts(self, batch: Transitions) -> tuple[Tensor, Parts]:
+    def score_parts(self, batch: Transitions) -> tuple[Tensor, Components]:
         """α, and the error it is made of."""
         error = self.rnd.score(batch)
         known = self._known(error, batch.valid)
@@ -85,7 +85,7 @@ class RNDAlpha(IntrinsicReward):
         return self.rnd.loss(batch, rng)
 
     @torch.no_grad()
-    def observe(self, batch: Transitions, parts: Parts) -> None:
+    def observe(self, batch: Transitions, parts: Components) -> None:
         """Let the errors of valid rows into the running moments."""
         self.errors.observe(parts["error"][batch.valid])
 

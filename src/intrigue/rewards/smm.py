@@ -43,7 +43,7 @@ from intrigue.rewards.registry import register_reward
 from intrigue.rng import Rng, normal
 from intrigue.skills import SkillSpec
 from intrigue.spaces import Spaces
-from intrigue.types import Parts, Transitions
+from intrigue.types import Components, Transitions
 
 CITATION = """@article{lee2019smm,
   title   = {Efficient Exploration via State Marginal Matching},
@@ -99,7 +99,7 @@ class SMM(IntrinsicReward):
         """The log-ratios of the paper, added, (T, N)."""
         return self.score_parts(batch)[0]
 
-    def score_parts(self, batch: Transitions) -> tuple[Tensor, Parts]:
+    def score_parts(self, batch: Transitions) -> tuple[Tensor, Components]:
         """The bonus, and the two entropies it is made of."""
         state = self.noise(self.trunk(batch.obs))
         surprise = self._density(state, batch.skill, self.draws.normal(self.cfg.code))[0].sum(-1)
@@ -118,7 +118,7 @@ class SMM(IntrinsicReward):
         return loss
 
     @torch.no_grad()
-    def observe(self, batch: Transitions, parts: Parts) -> None:
+    def observe(self, batch: Transitions, parts: Components) -> None:
         """Another ε for the next batch."""
         self.draws.advance()
 

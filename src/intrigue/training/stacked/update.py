@@ -31,7 +31,7 @@ from intrigue.training.stacked.modules import Stacked, fuse_for_seeds, stack_mod
 from intrigue.training.stacked.optimizer import StackedLoss
 from intrigue.training.stacked.random import Draw, DrawRecorder, PreDrawn, draw
 from intrigue.training.stacked.sampler import StackedSampler
-from intrigue.types import Extras, Parts, Prepared, Transitions
+from intrigue.types import Extras, Components, Prepared, Transitions
 
 NOTED = (
     "intrinsic/raw_mean",
@@ -182,7 +182,7 @@ class Update:
         rows: FlatBatch = self._agents.call("flatten_batch", batch, batch.reward, extras)
         return rows
 
-    def _plain_judge(self, batch: Transitions, prepared: Prepared | None) -> tuple[Tensor, Parts, Mixed]:
+    def _plain_judge(self, batch: Transitions, prepared: Prepared | None) -> tuple[Tensor, Components, Mixed]:
         """What a draw is worth. Rewards are mixed before the bonus learns: neither looks at the other."""
         raw, parts = torch.zeros_like(batch.reward), {}
         if prepared is not None:
@@ -200,7 +200,7 @@ class Update:
         value: Tensor = self._agents.call("target_value", rows.next_obs, rows.skill, action)
         return value
 
-    def _learn_bonus(self, prepared: Prepared | None, parts: Parts, like: Tensor, scoring: Beside) -> Tensor:
+    def _learn_bonus(self, prepared: Prepared | None, parts: Components, like: Tensor, scoring: Beside) -> Tensor:
         """The loss (S,) of the bonus's models, which move down it; zeros `like` these where there are none.
 
         They are read by the score, and so must not move before it is there.
@@ -217,7 +217,7 @@ class Update:
         return loss
 
     @torch.no_grad()
-    def _plain_note(self, raw: Tensor, mixed: Mixed, loss: Tensor, parts: Parts) -> Tensor:
+    def _plain_note(self, raw: Tensor, mixed: Mixed, loss: Tensor, parts: Components) -> Tensor:
         """Numbers (S, ...) in the order of `_names`, without DDPG's."""
         flat = raw.flatten(1)
         spread, mean = torch.var_mean(flat, -1, correction=0)
@@ -282,7 +282,7 @@ def _bonus_loss(curiosity: Curiosity, batch: Prepared, rng: Rng) -> tuple[Tensor
 
 
 @torch.no_grad()
-def _observe(curiosity: Curiosity, batch: Prepared, parts: Parts) -> Tensor:
+def _observe(curiosity: Curiosity, batch: Prepared, parts: Components) -> Tensor:
     with exact_float32():
         curiosity.reward.observe(batch, parts)
     return batch.reward  # a computation for all seeds must give something
