@@ -8,7 +8,7 @@ A reward's module docstring has a fixed structure, so that every card answers th
     Differs from the paper: …                                      and from the official code
     Cost: …                                                        extra forward passes, memory
 
-Settings, their sources and the citation are read from the rest of the file; which spaces it serves is handed in.
+Settings, their sources and the citations are read from the rest of the file; which spaces it serves is handed in.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from intrigue.api import citation
-from intrigue.config.schema import describe
+from intrigue.api import read_citation
+from intrigue.config.schema import describe_type
 from intrigue.registry import Declaration
 
 LABELS = ("Variants", "Differs from the paper", "Differs from the official code", "Cost")
@@ -121,7 +121,7 @@ def card_page(registered: Sequence[Declaration], spaces: str, pages: Sequence[st
         lines += [f"**{label}:** {first}", *rest]
     lines += ["## Spaces", "", spaces, ""]
     lines += ["## Settings", "", *_settings(declared, pages), ""]
-    if text := citation(declared):
+    if text := read_citation(declared):
         lines += ["## Citation", "", f"Printed by `intrigue list rewards --cite {declared.name}`.", ""]
         lines += ["```text", text, "```", ""]
     return "\n".join(lines)
@@ -191,7 +191,7 @@ def _settings(declared: Declaration, pages: Sequence[str]) -> list[str]:
 
 def _accepted(hint: Any) -> str:
     words = {"int": "whole number", "float": "number", "str": "text", "bool": "true or false", ">=": "≥", "<=": "≤"}
-    return " ".join(words.get(word, word) for word in describe(hint).replace("|", ", ").split())
+    return " ".join(words.get(word, word) for word in describe_type(hint).replace("|", ", ").split())
 
 
 def _name_and_defaults(declared: Declaration) -> str:

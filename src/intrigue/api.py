@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from intrigue.agents.registry import AGENTS
-from intrigue.config.reward_expression import parse_reward, parts_of
+from intrigue.config.reward_expression import parse_reward, reward_names_in
 from intrigue.config.run import RunConfig, flatten_json, resolve
 from intrigue.datasets.load import prefill_from
 from intrigue.envs.registry import ENVS
@@ -61,7 +61,7 @@ REGISTRIES: dict[str, Registry[Any]] = {
 }
 
 
-def catalogue(kind: str) -> dict[str, str]:
+def describe_kind(kind: str) -> dict[str, str]:
     """Names and summaries of one kind, sorted."""
     declared = REGISTRIES[kind].declarations()
     entries = {}
@@ -72,17 +72,17 @@ def catalogue(kind: str) -> dict[str, str]:
     return entries
 
 
-def citation(declared: Declaration) -> str:
+def read_citation(declared: Declaration) -> str:
     """The BibTeX a plug-in file gives, its constant CITATION; empty where it has none."""
     return str(declared.namespace.get("CITATION", ""))
 
 
-def citations(reward: str) -> dict[str, str]:
+def find_citations(reward: str) -> dict[str, str]:
     """BibTeX by name: of a reward, or of every reward in an expression. Raises ConfigError where there is none."""
     name, options = parse_reward(reward)
     # `mix` alone is the way of composing, not an example of it.
-    names = parts_of(name, options) if options else [name]
-    found = {each: text for each in names if (text := citation(REWARDS.declaration(each)))}
+    names = reward_names_in(name, options) if options else [name]
+    found = {each: text for each in names if (text := read_citation(REWARDS.declaration(each)))}
     if not found:
         text = f"{reward!r} comes from no paper, so there is nothing to cite. Name another reward, or an expression."
         raise ConfigError([Problem("--cite", text)])

@@ -80,7 +80,7 @@ def normal(shape: Sequence[int], rng: Rng, dtype: torch.dtype = torch.float32) -
 Kind: TypeAlias = Literal["uniform", "normal"]
 
 
-def rows_of(kind: Kind, shape: Sequence[int], rngs: Sequence[Generator], dtype: torch.dtype) -> Tensor:
+def draw_rows(kind: Kind, shape: Sequence[int], rngs: Sequence[Generator], dtype: torch.dtype) -> Tensor:
     """What each of these generators gives, (S, *shape)."""
     if not rngs:
         raise ValueError("no generators. Pass one for each seed.")

@@ -13,7 +13,7 @@ import pytest
 
 from conftest import TINY, same_state
 from intrigue.agents.registry import AGENTS
-from intrigue.config.reward_expression import parts_of
+from intrigue.config.reward_expression import reward_names_in
 from intrigue.config.run import RunConfig, declaration_of, resolve
 from intrigue.errors import ConfigError
 from intrigue.rewards.registry import REWARDS
@@ -88,7 +88,7 @@ def test_resume_of_a_replay_is_exact(tmp_path: Path, reward: str, changes: dict[
 
 def in_order(reward: str) -> bool:
     """Whether a reward, or a part of it, follows episodes."""
-    parts = parts_of(reward, {"expression": SMALL["reward.expression"]})
+    parts = reward_names_in(reward, {"expression": SMALL["reward.expression"]})
     return any(REWARDS.get(name).cls.needs_order for name in parts)
 
 

@@ -11,7 +11,7 @@ from mkdocs.structure.files import Files
 from generate.cards import card_page, files_of, prose, read_card, symbols, variants_of
 from generate.spaces_grid import ACTIONS, OBSERVATIONS, Served, grid_page, served, spaces_section
 from intrigue import Curiosity
-from intrigue.api import citation
+from intrigue.api import read_citation
 from intrigue.errors import ConfigError
 from intrigue.rewards.registry import REWARDS
 from page_blocks import ROOT
@@ -53,7 +53,7 @@ def test_every_variant_is_explained(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_reward_from_a_paper_has_a_citation(name: str) -> None:
-    text = citation(REWARDS.declaration(name))
+    text = read_citation(REWARDS.declaration(name))
     if name in WITHOUT_PAPER:
         assert not text
         return
@@ -113,7 +113,7 @@ def test_the_site_has_a_page_for_every_reward_file() -> None:
             assert f"`{each.name}`" in page
         for field in registered[0].hints():
             assert f"| `{field}` |" in page, "every setting with its source"
-        assert citation(registered[0]) in page
+        assert read_citation(registered[0]) in page
         assert page.count("```") % 2 == 0
 
 

@@ -104,7 +104,7 @@ def test_kill_at_every_call_of_a_save(
         assert checkpoint.verify(point).ok
         assert checkpoint.digest(point) in {checkpoint.digest(original), expected}
         checkpoint.load(point, on_skip=pytest.fail)
-        for path in checkpoint.published(point):  # the older ones too: what has a name is whole
+        for path in checkpoint.list_checkpoints(point):  # the older ones too: what has a name is whole
             assert checkpoint.examine(path, keep=False)[1] == []
         checkpoint.clean_leftovers(point)
         SCENARIOS[scenario](point)
@@ -124,7 +124,7 @@ def test_kill_at_every_call_of_a_save_over_a_damaged_one(original: Path, killed:
 
 def _visible(folder: Path) -> list[int]:
     assert not [name for name in os.listdir(folder) if name.startswith((".tmp-", ".trash-"))]
-    return [checkpoint.order(path)[0] for path in checkpoint.published(folder)]
+    return [checkpoint.step_and_generation(path)[0] for path in checkpoint.list_checkpoints(folder)]
 
 
 def test_kill_at_every_call_of_a_birth(killed: dict[str, list[Path]]) -> None:
@@ -177,7 +177,7 @@ def test_a_refusing_disk_at_every_call(
         assert refusal.exit_code == 3
         assert checkpoint.verify(folder).ok
         assert not [name for name in os.listdir(folder) if name.startswith(".tmp-")]
-        published = [path.name for path in checkpoint.published(folder)]
+        published = [path.name for path in checkpoint.list_checkpoints(folder)]
         if f"{300:012d}" not in published:
             assert checkpoint.digest(folder) == before
         save(folder, 300, keep=1)

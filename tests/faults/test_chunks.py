@@ -89,7 +89,7 @@ def test_kill_at_every_call_of_a_save(original: Path, tmp_path: Path, keep: int)
         code = save_and_die(folder, 500, keep, f"checkpoint:any:{number}:kill")
         assert checkpoint.verify(folder).ok, checkpoint.verify(folder).problems
         assert checkpoint.digest(folder) in {checkpoint.digest(original), expected}
-        for path in checkpoint.published(folder):
+        for path in checkpoint.list_checkpoints(folder):
             assert checkpoint.examine(path, keep=False)[1] == []
         if code == 0:
             break
@@ -227,5 +227,5 @@ def test_a_disk_that_lies_about_a_chunk_is_caught(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(disk, "write_all", lossy)
     with pytest.raises(StorageError, match="came back from the disk changed"):
         save(tmp_path, 100)
-    assert checkpoint.published(tmp_path) == []
+    assert checkpoint.list_checkpoints(tmp_path) == []
     assert os.listdir(tmp_path / "chunks") == []

@@ -91,7 +91,7 @@ def test_only_the_rows_since_the_last_checkpoint_are_written(calm):
     assert loose < 2 * 64
     assert 256 <= loose + 64 * len(kept["chunks"]) <= 320
     referred = {each.stored.name for each in kept["chunks"]}
-    older = checkpoint.examine(checkpoint.published(folder)[-2], keep=True)[0]
+    older = checkpoint.examine(checkpoint.list_checkpoints(folder)[-2], keep=True)[0]
     before = {each.stored.name for each in older.state["collector"]["replay"]["keep"]["chunks"]}
     assert referred & before, "chunks are shared"
     assert {path.name for path in (folder / "chunks").iterdir()} == referred | before

@@ -191,7 +191,7 @@ def test_a_crash_between_two_saves_leaves_seeds_apart_that_meet_again(tmp_path, 
 
 def damage(place, seed):
     """Spoil a seed's newest checkpoint."""
-    newest = checkpoint.published(place / f"seed-{seed}" / "checkpoints")[-1] / "state.json"
+    newest = checkpoint.list_checkpoints(place / f"seed-{seed}" / "checkpoints")[-1] / "state.json"
     newest.write_bytes(newest.read_bytes()[:-1])
 
 
@@ -199,7 +199,7 @@ def test_seeds_that_are_behind_catch_up_first(tmp_path, together, capsys):
     place = tmp_path / "all"
     start_seeds(plans(steps=90, **{"run.keep": 3, "run.eval_every": 0}), out=place, quiet=True)
     damage(place, 1)  # back to 60
-    newer = checkpoint.published(place / "seed-2" / "checkpoints")[1:]
+    newer = checkpoint.list_checkpoints(place / "seed-2" / "checkpoints")[1:]
     for each in newer:  # back to 30, as if the machine had stopped before two saves
         shutil.rmtree(each)
     capsys.readouterr()
@@ -215,7 +215,7 @@ def test_seeds_that_are_behind_catch_up_first(tmp_path, together, capsys):
 def test_a_finished_seed_is_left_alone(ended, together):
     place = ended
     (place / "seed-0" / "DONE").unlink()
-    for folder in checkpoint.published(place / "seed-0" / "checkpoints")[1:]:
+    for folder in checkpoint.list_checkpoints(place / "seed-0" / "checkpoints")[1:]:
         shutil.rmtree(folder)  # of 90 and 120, the newer
     written = {seed: (place / f"seed-{seed}" / "metrics.csv").stat().st_mtime_ns for seed in SEEDS}
     near_end(resume_seeds(place, quiet=True), together)

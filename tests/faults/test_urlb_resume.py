@@ -64,7 +64,9 @@ def same_end(run, calm):
 def test_the_calm_run_kept_what_was_asked_for(calm):
     assert list(kept(calm.path)) == [*MARKS]
     assert calm.evaluations()["step"] == [60, 120, STEPS]
-    assert len(checkpoint.published(calm.path / "checkpoints")) == 2, "snapshots are not counted among the checkpoints"
+    assert len(checkpoint.list_checkpoints(calm.path / "checkpoints")) == 2, (
+        "snapshots are not counted among the checkpoints"
+    )
     held = snapshot.load(RunFolder(calm.path), MARKS[0])
     assert held.about["step"] == MARKS[0]
     names = {path.name for path in held.path.iterdir()}
@@ -127,7 +129,7 @@ def test_products_of_bfloat16_are_taken_up_to_the_same_digest(tmp_path, calm, mo
 def test_a_mark_that_is_passed_again_leaves_a_whole_snapshot_alone_and_mends_a_damaged_one(tmp_path, calm, damaged):
     out = tmp_path / "run"
     start(shrunk(steps=55), out=out, quiet=True)
-    newest = checkpoint.published(out / "checkpoints")[-1] / "state.json"
+    newest = checkpoint.list_checkpoints(out / "checkpoints")[-1] / "state.json"
     newest.write_bytes(newest.read_bytes()[:-1])  # so that the run is taken up from step 30
     held = snapshot.load(RunFolder(out), 50).path / "tensors.safetensors"
     before = held.stat()

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import tyro
 
 from intrigue.bench import train_off_policy, train_on_policy
-from intrigue.config.compatibility import replays
+from intrigue.config.compatibility import learns_from_replay
 from intrigue.config.run import resolve
 from intrigue.errors import ConfigError, Problem
 from intrigue.presets import preset_layer
@@ -60,7 +60,7 @@ def command(
         "device": device, "run.execution": execution, "curiosity.warmup_steps": None,
     }  # fmt: skip
     cfg = resolve(preset_layer(preset), {name: value for name, value in given.items() if value is not None})
-    from_replay = replays(cfg.agent_name)
+    from_replay = learns_from_replay(cfg.agent_name)
     _refuse(cfg.agent_name, from_replay, rollouts, updates, seeds)
     require_writable(json=json_file)
     if from_replay:

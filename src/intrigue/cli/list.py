@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from intrigue.api import catalogue, citations
+from intrigue.api import describe_kind, find_citations
 from intrigue.cli.options import Json, Plugins, run_command
 from intrigue.config.plugins import add_plugin
 from intrigue.errors import ConfigError, Problem
@@ -37,7 +37,7 @@ def list_kind(
     if cite is not None and kind != "rewards":
         text = f"only rewards have citations, not {kind}. Use `intrigue list rewards --cite NAME`."
         raise ConfigError([Problem("--cite", text)])
-    entries = catalogue(kind) if cite is None else citations(cite)
+    entries = describe_kind(kind) if cite is None else find_citations(cite)
     if json_output:
         sys.stdout.write(json.dumps(entries, indent=2) + "\n")
     elif cite is not None:

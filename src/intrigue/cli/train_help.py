@@ -14,7 +14,7 @@ from rich.text import Text
 from intrigue.cli.arguments import Arguments
 from intrigue.config.reward_expression import parse_reward
 from intrigue.config.run import DEFAULT_NAMES, PLAIN, RunConfig, declaration_of, resolve
-from intrigue.config.schema import describe, fields_of
+from intrigue.config.schema import describe_type, fields_of
 from intrigue.errors import ConfigError
 from intrigue.registry import EmptyConfig, field_notes
 
@@ -86,14 +86,15 @@ def print_help(arguments: Arguments, layers: Sequence[Mapping[str, Any]] = ()) -
         shown = values[section] if declared.name == own.name else {}
         if declared.config is not EmptyConfig:
             rows = [
-                (key, describe(hint), shown.get(key, declared.default(key)), declared.notes.get(key, ""))
+                (key, describe_type(hint), shown.get(key, declared.default(key)), declared.notes.get(key, ""))
                 for key, hint in declared.hints().items()
             ]
             _print_section(console, section, f"{section} {declared.name}", rows)
     for section, plain in PLAIN.items():
         notes = field_notes(ast.parse(inspect.getsource(plain)), inspect.getsource(plain))[plain.__name__]
         rows = [
-            (key, describe(hint), values[section][key], notes.get(key, "")) for key, hint in fields_of(plain).items()
+            (key, describe_type(hint), values[section][key], notes.get(key, ""))
+            for key, hint in fields_of(plain).items()
         ]
         _print_section(console, section, section, rows)
 

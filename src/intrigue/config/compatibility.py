@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from intrigue.agents.registry import AGENTS
 from intrigue.config.curiosity import CuriosityConfig
-from intrigue.config.reward_expression import parts_of
+from intrigue.config.reward_expression import reward_names_in
 from intrigue.envs.registry import ENVS, split_id
 from intrigue.errors import Problem
 from intrigue.rewards.registry import REWARDS
@@ -26,7 +26,7 @@ REPLAY_DEFAULTS = {"scale": "value", "epochs": 1, "minibatches": 1}
 SCALES_IN_ORDER = ("return", "total")
 
 
-def replays(agent: str) -> bool:
+def learns_from_replay(agent: str) -> bool:
     """Whether this agent learns from replay; imports it only if its source gives a reason to."""
     return "feed" in AGENTS.declaration(agent).members and AGENTS.get(agent).cls.feed == "replay"
 
@@ -55,7 +55,7 @@ def has_no_reward_signal(env_id: str, reward: str, curiosity: CuriosityConfig) -
 
 def needs_import_to_check(reward: str, reward_options: Mapping[str, Any], agent: str) -> bool:
     """Whether this pair's sources give a reason to ask the classes."""
-    asks = {member for name in parts_of(reward, reward_options) for member in REWARDS.declaration(name).members}
+    asks = {member for name in reward_names_in(reward, reward_options) for member in REWARDS.declaration(name).members}
     offers = AGENTS.declaration(agent).members
     return ("skills" in asks and "takes_skills" not in offers) or ("needs_order" in asks and "feed" in offers)
 
@@ -70,7 +70,7 @@ def pair_problems(
     if skills is not None and not learner.cls.takes_skills:
         text = f"{reward!r} asks the policy for skills, which {agent!r} does not take. Use {_those_with_skills()}."
         problems.append(Problem("agent", text))
-    ordered = [name for name in parts_of(reward, reward_options) if REWARDS.get(name).cls.needs_order]
+    ordered = [name for name in reward_names_in(reward, reward_options) if REWARDS.get(name).cls.needs_order]
     ordered = ordered or ([reward] if built and built.needs_order else [])
     if ordered and learner.cls.feed == "replay":
         text = f"{ordered[0]!r} follows episodes in order, which the replay of agent {agent!r} does not keep."

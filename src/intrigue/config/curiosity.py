@@ -81,14 +81,14 @@ def split_options(reward: object, options: Mapping[str, Any]) -> tuple[str, Curi
 
     `reward` is a name, an expression of names, or an instance of a reward's settings.
     """
-    from intrigue.config.reward_expression import HINT, MIX, parse_reward, problems_of
-    from intrigue.config.schema import check_fields, fields_of, shown
+    from intrigue.config.reward_expression import HINT, MIX, find_problems, parse_reward
+    from intrigue.config.schema import check_fields, fields_of, quote
     from intrigue.rewards.registry import REWARDS
 
     own = fields_of(CuriosityConfig)
     found = parse_reward(reward) if isinstance(reward, str) else REWARDS.read_settings(reward)
     if found is None:
-        raise ConfigError([Problem("reward", f"{shown(reward)} is not a name. See `intrigue list rewards`.")])
+        raise ConfigError([Problem("reward", f"{quote(reward)} is not a name. See `intrigue list rewards`.")])
     reward, given = found
     options = {**given, **options}
     theirs = REWARDS.declaration(reward).hints()
@@ -99,7 +99,7 @@ def split_options(reward: object, options: Mapping[str, Any]) -> tuple[str, Curi
     rest, rest_wrong = check_fields(theirs, {k: v for k, v in options.items() if k in theirs}, "")
     wrong += mine_wrong + rest_wrong
     if reward == MIX and "expression" in rest:
-        wrong += [Problem("reward", message) for message in problems_of(rest["expression"])]
+        wrong += [Problem("reward", message) for message in find_problems(rest["expression"])]
     if not wrong:
         cfg = CuriosityConfig(**mine)
         wrong += problems(dataclasses.asdict(cfg))

@@ -5,7 +5,7 @@
     schedule(rnd, 1, 0, 100000) + nnmc        a weight that moves from 1 to 0 over 100,000 agent steps
     gate(rnd, nnmc, 0.1)                      rnd where nnmc is above 0.1, else 0
 
-`total` and `times` put a tree into its canonical form (numbers folded, nested sums and products flattened), so that two
+`make_sum` and `make_product` put a tree into its canonical form (numbers folded, nested sums and products flattened), so that two
 ways of writing one thing are one text. `intrigue.config.reward_expression` reads text; `intrigue.rewards.mix`
 evaluates.
 """
@@ -81,7 +81,7 @@ class Gate:
 Node: TypeAlias = Number | Leaf | Sum | Product | Clip | Schedule | Gate
 
 
-def total(parts: Sequence[Node]) -> Node:
+def make_sum(parts: Sequence[Node]) -> Node:
     """The sum of the parts in canonical form."""
     flat = [inner for part in parts for inner in (part.parts if isinstance(part, Sum) else (part,))]
     constant = sum(part.value for part in flat if isinstance(part, Number))
@@ -90,7 +90,7 @@ def total(parts: Sequence[Node]) -> Node:
     return kept[0] if len(kept) == 1 else Sum(tuple(kept))
 
 
-def times(parts: Sequence[Node]) -> Node:
+def make_product(parts: Sequence[Node]) -> Node:
     """The product of the parts in canonical form."""
     flat = [inner for part in parts for inner in (part.parts if isinstance(part, Product) else (part,))]
     weight = math.prod(part.value for part in flat if isinstance(part, Number))
@@ -141,7 +141,7 @@ def labels(names: Sequence[str]) -> list[str]:
     return taken
 
 
-def written(node: Node) -> str:
+def to_text(node: Node) -> str:
     """The canonical text, which reads back as the same tree."""
     match node:
         case Number(value):
@@ -151,18 +151,18 @@ def written(node: Node) -> str:
             # A dash would read as a minus; names may be written with underscores instead.
             return f"{name.replace('-', '_')}({inside})" if inside else name.replace("-", "_")
         case Sum(parts):
-            first, *rest = map(written, parts)
+            first, *rest = map(to_text, parts)
             return first + "".join(f" - {each[1:]}" if each.startswith("-") else f" + {each}" for each in rest)
         case Product((Number(-1.0), *rest)):
             return "-" + "*".join(_factor(each) for each in rest)
         case Product(parts):
             return "*".join(map(_factor, parts))
         case Clip(part, low, high):
-            return f"clip({written(part)}, {number_text(low)}, {number_text(high)})"
+            return f"clip({to_text(part)}, {number_text(low)}, {number_text(high)})"
         case Schedule(part, start, end, steps):
-            return f"schedule({written(part)}, {number_text(start)}, {number_text(end)}, {steps})"
+            return f"schedule({to_text(part)}, {number_text(start)}, {number_text(end)}, {steps})"
         case Gate(part, by, above):
-            return f"gate({written(part)}, {written(by)}, {number_text(above)})"
+            return f"gate({to_text(part)}, {to_text(by)}, {number_text(above)})"
 
 
 def number_text(value: float) -> str:
@@ -211,4 +211,4 @@ def _interval_product(one: tuple[float, float], two: tuple[float, float]) -> tup
 
 
 def _factor(node: Node) -> str:
-    return f"({written(node)})" if isinstance(node, Sum) else written(node)
+    return f"({to_text(node)})" if isinstance(node, Sum) else to_text(node)

@@ -16,8 +16,19 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
-from intrigue.config.expression_tree import Clip, Gate, Leaf, Node, Number, Schedule, leaves, times, total, written
-from intrigue.config.schema import check_fields, shown
+from intrigue.config.expression_tree import (
+    Clip,
+    Gate,
+    Leaf,
+    Node,
+    Number,
+    Schedule,
+    leaves,
+    make_product,
+    make_sum,
+    to_text,
+)
+from intrigue.config.schema import check_fields, quote
 from intrigue.errors import ConfigError, Problem, unknown_name
 from intrigue.registry import Declaration
 from intrigue.rewards.registry import REWARDS
@@ -31,7 +42,7 @@ COMBINATORS = {
     "schedule": ("x", "start", "end", "steps"),
     "gate": ("x", "by", "above"),
 }
-FOLDS = {"sum": total, "product": times}
+FOLDS = {"sum": make_sum, "product": make_product}
 SHAPES = {**{name: f"{name}({', '.join(words)})" for name, words in COMBINATORS.items()}, "sum": "sum(x, …)"}
 SHAPES["product"] = "product(x, …)"
 ACCEPTED = f"Accepted: numbers, + - *, rewards as nnm or nnm(n=7), {', '.join(SHAPES.values())}."
@@ -46,9 +57,9 @@ def parse_reward(text: str) -> tuple[str, dict[str, Any]]:
     if text in REWARDS.declarations() or not _is_composed(text):
         return text, {}
     try:
-        return MIX, {"expression": written(parse(text))}
+        return MIX, {"expression": to_text(parse(text))}
     except ConfigError:
-        return MIX, {"expression": text}  # its problems are told with all others, by `problems_of`
+        return MIX, {"expression": text}  # its problems are told with all others, by `find_problems`
 
 
 def parse(text: str) -> Node:
@@ -59,28 +70,28 @@ def parse(text: str) -> Node:
     return found.tree
 
 
-def problems_of(text: str, num_envs: int = 1) -> list[str]:
+def find_problems(text: str, num_envs: int = 1) -> list[str]:
     """Everything wrong with an expression, the rules of its rewards' own settings included."""
     found = _Reader(text)
     if found.problems:
         return found.problems
     return [
-        f"{written(leaf)}: {message}"
+        f"{to_text(leaf)}: {message}"
         for leaf in leaves(found.tree)
-        for config in [settings(leaf)]
+        for config in [read_leaf_config(leaf)]
         if hasattr(config, "problems")
         for message in config.problems(num_envs)
     ]
 
 
-def settings(leaf: Leaf) -> Any:
+def read_leaf_config(leaf: Leaf) -> Any:
     """The configuration of one part, as its file declares it."""
     declared = REWARDS.declaration(leaf.name)
     defaults = {name: declared.default(name) for name in declared.hints()}
     return declared.config(**{**defaults, **dict(leaf.options)})
 
 
-def parts_of(reward: str, options: Mapping[str, Any]) -> list[str]:
+def reward_names_in(reward: str, options: Mapping[str, Any]) -> list[str]:
     """The names of the rewards behind a name: those of the expression for `mix`, itself for any other."""
     return [leaf.name for leaf in leaves(parse(options["expression"]))] if reward == MIX else [reward]
 
@@ -108,8 +119,8 @@ class _Reader:
         """The text, or as much of it as shows the place."""
         first, last = max(0, where - WINDOW), where + WINDOW
         if len(self.text) <= 2 * WINDOW:
-            return shown(self.text)
-        return shown(("…" if first else "") + self.text[first:last] + ("…" if last < len(self.text) else ""))
+            return quote(self.text)
+        return quote(("…" if first else "") + self.text[first:last] + ("…" if last < len(self.text) else ""))
 
     def _syntax(self) -> ast.expr | None:
         if len(self.text) > LENGTH_LIMIT:
@@ -142,7 +153,7 @@ class _Reader:
             case ast.UnaryOp(op=ast.UAdd(), operand=operand):
                 return self._node(operand, depth + 1)
             case ast.UnaryOp(op=ast.USub(), operand=operand):
-                return times([Number(-1.0), self._node(operand, depth + 1)])
+                return make_product([Number(-1.0), self._node(operand, depth + 1)])
             case ast.BinOp(op=ast.Add() | ast.Sub() | ast.Mult()):
                 return self._chain(node, depth)
             case ast.BinOp(op=ast.Div()):
@@ -159,7 +170,7 @@ class _Reader:
                 return self._leaf(node, name, node.keywords)
             case _:
                 piece = ast.get_source_segment(self.text, node) or ""
-                return self._wrong(node, f"{shown(piece)} has no meaning here. {ACCEPTED}")
+                return self._wrong(node, f"{quote(piece)} has no meaning here. {ACCEPTED}")
 
     def _chain(self, node: ast.BinOp, depth: int) -> Node:
         """A run of + and - or of *, however long, without going one level deeper for each."""
@@ -168,11 +179,11 @@ class _Reader:
         left: ast.expr = node
         while isinstance(left, ast.BinOp) and isinstance(left.op, kind):
             right = self._node(left.right, depth + 1)
-            parts.append(times([Number(-1.0), right]) if isinstance(left.op, ast.Sub) else right)
+            parts.append(make_product([Number(-1.0), right]) if isinstance(left.op, ast.Sub) else right)
             left = left.left
         parts.append(self._node(left, depth + 1))
         parts.reverse()
-        return self._finite(node, times(parts) if kind == (ast.Mult,) else total(parts))
+        return self._finite(node, make_product(parts) if kind == (ast.Mult,) else make_sum(parts))
 
     def _finite(self, where: ast.AST, node: Node) -> Node:
         numbers = [part.value for part in (node, *getattr(node, "parts", ())) if isinstance(part, Number)]
@@ -215,7 +226,7 @@ class _Reader:
         except (ValueError, TypeError, OverflowError):
             pass
         piece = ast.get_source_segment(self.text, node) or ""
-        self._wrong(node, f"{shown(piece)} is not a finite number.")
+        self._wrong(node, f"{quote(piece)} is not a finite number.")
         return None
 
     def _leaf(self, where: ast.expr, name: str, keywords: list[ast.keyword]) -> Node:

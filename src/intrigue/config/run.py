@@ -20,14 +20,14 @@ from intrigue.agents.registry import AGENTS
 from intrigue.config import curiosity as curiosity_config
 from intrigue.config.compatibility import (
     REPLAY_DEFAULTS,
+    learns_from_replay,
     needs_import_to_check,
     pair_problems,
     replay_problems,
-    replays,
 )
 from intrigue.config.curiosity import CuriosityConfig
 from intrigue.config.reward_expression import HINT, MIX, parse_reward
-from intrigue.config.schema import check_fields, fields_of, shown
+from intrigue.config.schema import check_fields, fields_of, quote
 from intrigue.envs.pool import config as pool_config
 from intrigue.envs.pool.config import PoolConfig
 from intrigue.envs.registry import ENVS, split_id
@@ -159,11 +159,11 @@ def resolve(*layers: Mapping[str, Any]) -> RunConfig:
 def flatten_json(tree: Any) -> dict[str, Any]:
     """A config file's nested form as a layer. Raises ConfigError for anything but sections of fields."""
     if not isinstance(tree, Mapping):
-        raise ConfigError(f"a configuration is a JSON object of sections, not {shown(tree)}.")
+        raise ConfigError(f"a configuration is a JSON object of sections, not {quote(tree)}.")
     layer: dict[str, Any] = {}
     problems: list[Problem] = []
     if tree.get("schema", SCHEMA) != SCHEMA:
-        problems.append(Problem("schema", f"{shown(tree['schema'])}, but this intrigue reads schema {SCHEMA}."))
+        problems.append(Problem("schema", f"{quote(tree['schema'])}, but this intrigue reads schema {SCHEMA}."))
     for section, fields in tree.items():
         if section == "schema":
             continue
@@ -193,7 +193,7 @@ def _read_choice(section: str, chosen: object) -> tuple[str, dict[str, Any]]:
         return parse_reward(chosen) if section == "reward" else (chosen, {})
     found = NAMED[section][0].read_settings(chosen)
     if found is None:
-        raise ConfigError([Problem(section, f"{shown(chosen)} is not a name. See `intrigue list {section}s`.")])
+        raise ConfigError([Problem(section, f"{quote(chosen)} is not a name. See `intrigue list {section}s`.")])
     return found
 
 
@@ -235,7 +235,7 @@ def _check_sections(names: Mapping[str, str], values: dict[str, dict[str, Any]])
         problems += wrong
         values[section] = {**defaults, **good}
         configs[section] = declared.config(**values[section])
-    from_replay = "agent" in configs and replays(names["agent"])
+    from_replay = "agent" in configs and learns_from_replay(names["agent"])
     for section, config in PLAIN.items():
         good, wrong = check_fields(fields_of(config), values[section], section)
         problems += wrong

@@ -49,7 +49,7 @@ def convert(hint: Any, value: Any) -> Any:
         result = convert(inner, value)
         for limits in extras:
             if isinstance(limits, Limits) and not limits.holds(result):
-                raise ValueError(f"{shown(value)} is out of range; it must be {limits}.")
+                raise ValueError(f"{quote(value)} is out of range; it must be {limits}.")
         return result
     if origin is Literal:
         return _choice(get_args(hint), value)
@@ -58,28 +58,28 @@ def convert(hint: Any, value: Any) -> Any:
     if origin is tuple:
         parts = value.split(",") if isinstance(value, str) else value
         if not isinstance(parts, list | tuple):
-            raise ValueError(f"{shown(value)} is not a list. Write values separated by commas.")
+            raise ValueError(f"{quote(value)} is not a list. Write values separated by commas.")
         return tuple(convert(get_args(hint)[0], part) for part in parts)
     return _plain(hint, value)
 
 
-def describe(hint: Any) -> str:
+def describe_type(hint: Any) -> str:
     """The type in words for help texts."""
     origin = get_origin(hint)
     if origin is Annotated:
         inner, *extras = get_args(hint)
         limits = ", ".join(str(each) for each in extras if isinstance(each, Limits))
-        return f"{describe(inner)} {limits}".strip()
+        return f"{describe_type(inner)} {limits}".strip()
     if origin is Literal:
         return "|".join(str(choice) for choice in get_args(hint))
     if origin in (Union, types.UnionType):
-        return " or ".join(describe(part) for part in get_args(hint))
+        return " or ".join(describe_type(part) for part in get_args(hint))
     if origin is tuple:
-        return f"{describe(get_args(hint)[0])},..."
+        return f"{describe_type(get_args(hint)[0])},..."
     return {type(None): "none"}.get(hint, getattr(hint, "__name__", str(hint)))
 
 
-def shown(value: Any) -> str:
+def quote(value: Any) -> str:
     """The value as an error message quotes it: short, and without control characters."""
     text = repr(value)
     return text if len(text) <= 80 else text[:77] + "..."
@@ -90,7 +90,7 @@ def _choice(choices: tuple[Any, ...], value: Any) -> Any:
         return value
     near = nearest(str(value), [str(choice) for choice in choices])
     guess = f" Did you mean {near!r}?" if near else ""
-    raise ValueError(f"{shown(value)} is not a choice.{guess} Choices: {', '.join(map(str, choices))}.")
+    raise ValueError(f"{quote(value)} is not a choice.{guess} Choices: {', '.join(map(str, choices))}.")
 
 
 def _optional(parts: tuple[Any, ...], value: Any) -> Any:
@@ -108,21 +108,21 @@ def _plain(hint: Any, value: Any) -> Any:
             return value
         if isinstance(value, str) and value.lower() in known:
             return known[value.lower()]
-        raise ValueError(f"{shown(value)} is not a truth value. Write true or false.")
+        raise ValueError(f"{quote(value)} is not a truth value. Write true or false.")
     if hint is int:
         number = _number(text)
         # 1e6 and 1_000_000 are how people write large counts.
         if number is None or number != math.floor(number):
-            raise ValueError(f"{shown(value)} is not a whole number.")
+            raise ValueError(f"{quote(value)} is not a whole number.")
         return int(text) if isinstance(text, str) and text.lstrip("+-").isdigit() else int(number)
     if hint is float:
         number = _number(text)
         if number is None:
-            raise ValueError(f"{shown(value)} is not a finite number.")
+            raise ValueError(f"{quote(value)} is not a finite number.")
         return float(number)
     if hint is str and isinstance(value, str):
         return value
-    raise ValueError(f"{shown(value)} is not of type {describe(hint)}.")
+    raise ValueError(f"{quote(value)} is not of type {describe_type(hint)}.")
 
 
 def _number(value: Any) -> float | int | None:

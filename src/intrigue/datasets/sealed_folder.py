@@ -85,7 +85,7 @@ def new_folder(target: Path) -> Iterator[Path]:
     refuse_taken(target)
     target = Path(os.path.abspath(target))
     temporary = atomic.temporary_path(target)
-    with disk.scope("folder"), disk.storage(target):
+    with disk.fault_scope("folder"), disk.storage_errors(target):
         os.makedirs(target.parent, exist_ok=True)
         disk.make_folder(temporary)
         try:

@@ -19,7 +19,7 @@ import torch
 from torch import Generator, Tensor
 
 from intrigue.ops.triton_support import triton_works
-from intrigue.rng import Kind, rows_of
+from intrigue.rng import Kind, draw_rows
 
 DTYPES = {"uniform": torch.float64, "normal": torch.float32}
 
@@ -64,7 +64,7 @@ class Dice:
         """The next numbers, (S, *shape)."""
         dtype = DTYPES[self._kind]
         if self._states is None:
-            return rows_of(self._kind, self._shape, self._generators, dtype)
+            return draw_rows(self._kind, self._shape, self._generators, dtype)
         assert self._taken, "dice must be taken up before they are rolled"
         from intrigue.ops import philox_kernel  # Triton is optional, and slow to import.
 

@@ -21,7 +21,7 @@ from intrigue.datasets.sealed_folder import open_sealed
 from intrigue.errors import IntrigueError
 from intrigue.run import disk
 from intrigue.run.checkpoint.manifest import MANIFEST, SIZE_LIMIT, parse
-from intrigue.run.checkpoint.verify import order, published
+from intrigue.run.checkpoint.verify import list_checkpoints, step_and_generation
 from intrigue.run.folder import RunFolder, read_config
 from intrigue.run.names import parse_seed_name
 
@@ -127,7 +127,7 @@ def _run_name(path: PurePath) -> str:
 
 def _snapshot_digest(run: RunFolder, step: int) -> str:
     try:
-        found = [path for path in published(run.snapshots) if order(path)[0] == step]
+        found = [path for path in list_checkpoints(run.snapshots) if step_and_generation(path)[0] == step]
         return parse(disk.read_whole(found[-1] / MANIFEST, SIZE_LIMIT)).content_digest() if found else ""
     except (IntrigueError, OSError, ValueError):
         return ""

@@ -25,7 +25,7 @@ from intrigue.report.sections import Section, make_section, slug
 from intrigue.report.tables import run_table
 from intrigue.report.text import plural, visible
 from intrigue.run import atomic, disk
-from intrigue.run.checkpoint.verify import listing
+from intrigue.run.checkpoint.verify import list_folder
 from intrigue.run.folder import RunFolder
 from intrigue.run.seed_folder import seed_runs
 
@@ -85,7 +85,7 @@ def compose_report(
 def save_report(report: Report) -> Path:
     """The path of the page, written: the figures first, then the page that speaks of them."""
     figures = report.path.parent / "figures"
-    with disk.storage(figures):
+    with disk.storage_errors(figures):
         os.makedirs(figures, exist_ok=True)
     for picture in report.pictures:
         atomic.write_file(figures / f"{picture.name}.svg", picture.svg)
@@ -145,7 +145,7 @@ def _is_run(path: Path) -> bool:
 
 
 def _children(folder: Path) -> list[Path]:
-    return listing(folder) if folder.is_dir() else []
+    return list_folder(folder) if folder.is_dir() else []
 
 
 def _page_path(paths: Sequence[Path], out: Path | None) -> Path:

@@ -39,7 +39,7 @@ from intrigue.config.expression_tree import (
     labels,
     leaves,
     schedules,
-    written,
+    to_text,
 )
 from intrigue.config.reward_expression import parse
 from intrigue.rewards.base import IntrinsicReward, Traits
@@ -59,9 +59,9 @@ class MixConfig:
 
     def problems(self, num_envs: int) -> list[str]:
         """What is wrong with the expression."""
-        from intrigue.config.reward_expression import problems_of
+        from intrigue.config.reward_expression import find_problems
 
-        return problems_of(self.expression, num_envs)
+        return find_problems(self.expression, num_envs)
 
 
 @register_reward("mix", config=MixConfig)
@@ -82,7 +82,7 @@ class Mix(IntrinsicReward):
         seed = int(torch.randint(SEED_LIMIT, ()))
         self.bonuses = nn.ModuleList()
         for leaf in self.leaves:
-            with seeded_construction(seed, written(leaf)):
+            with seeded_construction(seed, to_text(leaf)):
                 self.bonuses.append(_class_of(leaf)(_settings(leaf), spaces))
         self.noise = self.each[0].noise  # what is reported of the encodings is the first part's
         self.needs_order = any(bonus.needs_order for bonus in self.each)
@@ -104,9 +104,9 @@ class Mix(IntrinsicReward):
     def refusal(cls, cfg: MixConfig, spaces: Spaces) -> str | None:
         """Why a part cannot serve these spaces, or why the parts do not go together."""
         parts = leaves(parse(cfg.expression))
-        refused = {written(leaf): _class_of(leaf).refusal(_settings(leaf), spaces) for leaf in parts}
+        refused = {to_text(leaf): _class_of(leaf).refusal(_settings(leaf), spaces) for leaf in parts}
         reasons = [f"{name}: {reason}" for name, reason in refused.items() if reason]
-        asking = {written(leaf): spec for leaf in parts if (spec := _class_of(leaf).skills(_settings(leaf)))}
+        asking = {to_text(leaf): spec for leaf in parts if (spec := _class_of(leaf).skills(_settings(leaf)))}
         if len(set(asking.values())) > 1:
             reasons.append(f"{' and '.join(asking)} each ask the policy for skills of another kind. Use one of them.")
         return " ".join(reasons) or None

@@ -43,7 +43,7 @@ def write_file(path: Path, content: bytes) -> None:
         StorageError: the disk refused; the former file is as it was.
     """
     temporary = temporary_path(path)
-    with disk.scope("file"), disk.storage(path, len(content)):
+    with disk.fault_scope("file"), disk.storage_errors(path, len(content)):
         try:
             write_new(temporary, content)
             disk.rename(temporary, path)
@@ -60,7 +60,7 @@ def publish_folder(temporary: Path, final: Path) -> None:
         FileExistsError: something other than an empty folder has that name.
         StorageError: the disk refused.
     """
-    with disk.storage(final):
+    with disk.storage_errors(final):
         disk.flush_folder(temporary)
         try:
             disk.rename(temporary, final)
@@ -74,7 +74,7 @@ def publish_folder(temporary: Path, final: Path) -> None:
 def remove_folder(path: Path) -> None:
     """Remove a folder and all in it; links inside are removed, never followed."""
     trash = path.with_name(f"{TRASH_PREFIX}{uuid.uuid4().hex}")
-    with disk.storage(path):
+    with disk.storage_errors(path):
         disk.rename(path, trash)
         disk.flush_folder(path.parent)
         _delete_tree(trash)
@@ -83,7 +83,7 @@ def remove_folder(path: Path) -> None:
 def quarantine(path: Path) -> Path:
     """The new place of something damaged: out of the way under a name no loader looks at, kept to be looked at."""
     aside = path.with_name(f"{DAMAGED_PREFIX}{path.name}-{uuid.uuid4().hex[:8]}")
-    with disk.storage(path):
+    with disk.storage_errors(path):
         disk.rename(path, aside)
         disk.flush_folder(path.parent)
     return aside

@@ -23,7 +23,7 @@ from intrigue.run.create import StagedRun
 from intrigue.run.folder import Run, RunFolder, clear_done, read_config, read_provenance, write_provenance
 from intrigue.run.logging.console import escape_control
 from intrigue.run.logging.loggers import require_installed
-from intrigue.run.provenance import provenance
+from intrigue.run.provenance import collect_provenance
 from intrigue.run.session import RunSession, mark_finished, save_state
 from intrigue.training.build import build, pick_device
 from intrigue.training.loops import AnyParts
@@ -58,7 +58,7 @@ def use_threads(wanted: int) -> int:
 
 def provenance_now(cfg: RunConfig) -> dict[str, Any]:
     """The provenance.json of a run that begins here and now."""
-    return provenance(device=cfg.run.device, seed=cfg.run.seed, threads=cfg.run.threads, plugins=plugin_files())
+    return collect_provenance(device=cfg.run.device, seed=cfg.run.seed, threads=cfg.run.threads, plugins=plugin_files())
 
 
 def build_new(

@@ -21,7 +21,7 @@ from typing import Any
 
 from intrigue.errors import CheckpointError, ConfigError, StorageError
 from intrigue.run import atomic, disk
-from intrigue.run.checkpoint.verify import published
+from intrigue.run.checkpoint.verify import list_checkpoints
 from intrigue.run.folder import RunFolder, why_occupied, write_config, write_provenance
 from intrigue.run.lock import LOCK_NAME, RunLock, read_holder
 
@@ -46,7 +46,7 @@ class StagedRun:
             ConfigError: another process took the path meanwhile.
             CheckpointError: there is no first checkpoint yet.
         """
-        if not published(self.folder.checkpoints):
+        if not list_checkpoints(self.folder.checkpoints):
             raise CheckpointError(
                 f"{self.folder.path} has no checkpoint yet; a run is published only with its first one"
             )
@@ -93,7 +93,7 @@ def create_numbered(
 
 def create_hidden(parent: Path, name: str, command: str) -> tuple[Path, RunLock]:
     """A new hidden folder in `parent` and its lock; hidden folders of dead processes are removed first."""
-    with disk.scope("folder"), disk.storage(parent):
+    with disk.fault_scope("folder"), disk.storage_errors(parent):
         _make_parent(parent)
         remove_stale(parent)
         return _claim(parent, name, command)
@@ -105,7 +105,7 @@ def rename_into_place(hidden: Path, targets: Iterable[Path]) -> Path:
     Raises:
         ConfigError: other processes took all of them meanwhile.
     """
-    with disk.scope("folder"):
+    with disk.fault_scope("folder"):
         for target in targets:
             try:
                 atomic.publish_folder(hidden, target)
@@ -130,7 +130,7 @@ def _build(
     provenance: Mapping[str, Any],
     command: str,
 ) -> StagedRun:
-    with disk.scope("folder"), disk.storage(parent):
+    with disk.fault_scope("folder"), disk.storage_errors(parent):
         path, lock = create_hidden(parent, name, command)
         try:
             run = RunFolder(path)

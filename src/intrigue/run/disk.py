@@ -1,7 +1,7 @@
 """The few system calls that change a run on disk, each in one place, so that every one can be made to fail in a test.
 
 Test hook: the environment variable INTRIGUE_FAULT = `<scope>:<call>:<n>:<action>` makes the n-th matching call fail.
-    scope   a name opened with `scope(...)` (`checkpoint`, `file`, `folder`, `csv`), or `any`
+    scope   a name opened with `fault_scope(...)` (`checkpoint`, `file`, `folder`, `csv`), or `any`
     call    `mkdir open write fsync rename unlink rmdir`, or `any`
     action  `kill` (SIGKILL before the call), `torn` (half of a write, then SIGKILL), or an errno name such as `ENOSPC`
 Without the variable the hook costs one dictionary look-up per call.
@@ -36,7 +36,7 @@ _calls_seen: dict[str, int] = {}
 
 
 @contextlib.contextmanager
-def scope(name: str) -> Iterator[None]:
+def fault_scope(name: str) -> Iterator[None]:
     """Calls inside count as `name` for the test hook."""
     _scopes.append(name)
     try:
@@ -177,7 +177,7 @@ def free_bytes(path: Path) -> int | None:
 
 
 @contextlib.contextmanager
-def storage(path: Path, needed: int | None = None) -> Iterator[None]:
+def storage_errors(path: Path, needed: int | None = None) -> Iterator[None]:
     """Turn a refusal of the disk into a StorageError that names path, needed and free bytes."""
     try:
         yield

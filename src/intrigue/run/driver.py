@@ -32,7 +32,7 @@ from intrigue.run.build import (
     reopen_run,
     resolve_machine_settings,
 )
-from intrigue.run.checkpoint.verify import order, published
+from intrigue.run.checkpoint.verify import list_checkpoints, step_and_generation
 from intrigue.run.create import StagedRun
 from intrigue.run.folder import Run, RunFolder, clear_done, open_run, write_config
 from intrigue.run.lock import RunLock
@@ -167,13 +167,13 @@ def _open_new(seed_run: SeedRun, folder: RunFolder, parts: AnyParts | None) -> R
 
 def _is_unfinished(folder: RunFolder, cfg: RunConfig) -> bool:
     """Whether a run has certainly not reached its last step; by names alone, so the checkpoint may be damaged."""
-    checkpoints = published(folder.checkpoints)
-    return bool(checkpoints) and order(checkpoints[-1])[0] < cfg.run.steps
+    checkpoints = list_checkpoints(folder.checkpoints)
+    return bool(checkpoints) and step_and_generation(checkpoints[-1])[0] < cfg.run.steps
 
 
 def _set_last_step(folders: Sequence[RunFolder], configs: Sequence[RunConfig], steps: int) -> list[RunConfig]:
     """Write a new last step into the settings of all runs, or of none if one of them is beyond it already."""
-    reached = [order(published(folder.checkpoints)[-1])[0] for folder in folders]
+    reached = [step_and_generation(list_checkpoints(folder.checkpoints)[-1])[0] for folder in folders]
     for cfg, step in zip(configs, reached, strict=True):
         # All environments step together, so a run may end up to one step of each beyond what was asked.
         if steps <= step - cfg.pool.num_envs:

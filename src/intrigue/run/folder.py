@@ -23,7 +23,7 @@ from intrigue.config.run import RunConfig
 from intrigue.errors import CheckpointError, ConfigError
 from intrigue.run import atomic, canonical, disk
 from intrigue.run.checkpoint import digest
-from intrigue.run.checkpoint.verify import published
+from intrigue.run.checkpoint.verify import list_checkpoints
 from intrigue.run.logging.csv_files import read_episodes, read_metrics
 from intrigue.run.names import parse_seed_name, seed_folder_name
 
@@ -113,7 +113,7 @@ def open_run(path: Path) -> RunFolder:
         raise ConfigError(
             f"{path} holds the runs of several seeds; give one of them: {path / seed_folder_name(min(seeds))}"
         )
-    if not run.checkpoints.is_dir() or not published(run.checkpoints):
+    if not run.checkpoints.is_dir() or not list_checkpoints(run.checkpoints):
         raise CheckpointError(
             f"{path} holds no checkpoints, so there is nothing to go on from. Give the folder of a run; "
             "nothing was started from scratch."
@@ -192,7 +192,7 @@ def mark_done(run: RunFolder, step: int, digest: str) -> None:
 
 def clear_done(run: RunFolder) -> None:
     """The run goes on: it is not finished any more."""
-    with disk.storage(run.finished):
+    with disk.storage_errors(run.finished):
         if os.path.lexists(run.finished):
             disk.unlink(run.finished)
             disk.flush_folder(run.path)

@@ -58,7 +58,7 @@ class RunLock:
         """
         deadline = time.monotonic() + PATIENCE_SECONDS
         while self._descriptor is None:
-            with disk.storage(self.path):
+            with disk.storage_errors(self.path):
                 flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
                 descriptor = os.open(self.path, flags, 0o666)
             try:

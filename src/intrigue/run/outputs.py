@@ -10,7 +10,7 @@ from pathlib import Path
 
 from intrigue.errors import ConfigError, Problem
 from intrigue.run.atomic import write_file
-from intrigue.run.disk import storage
+from intrigue.run.disk import storage_errors
 
 
 def check_file(option: str, path: Path | None) -> list[Problem]:
@@ -41,10 +41,10 @@ def write_text(path: Path, text: str) -> None:
     Raises:
         StorageError: the disk refused all the same, for example because it is full; a former file is as it was.
     """
-    with storage(path):
+    with storage_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
     if path.is_symlink() or (path.exists() and not path.is_file()):  # /dev/stdout, say: to be written into
-        with storage(path):
+        with storage_errors(path):
             path.write_text(text, encoding="utf-8")
     else:
         write_file(path, text.encode())

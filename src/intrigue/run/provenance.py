@@ -19,7 +19,7 @@ PACKAGES = ("intrigue", "torch", "numpy", "gymnasium", "safetensors", "ale-py", 
 COMMIT_LENGTHS = (40, 64)  # SHA-1 and SHA-256 object names
 
 
-def provenance(
+def collect_provenance(
     *, device: torch.device | str, seed: int, threads: int | None = None, plugins: Iterable[Path] = ()
 ) -> dict[str, Any]:
     """All of it as one JSON object.
@@ -35,7 +35,7 @@ def provenance(
             "machine": platform.machine(),
             "cpu_count": os.cpu_count(),
         },
-        "commit": commit(),
+        "commit": read_commit(),
         "host": socket.gethostname(),
         "device": _device(torch.device(device)),
         "seed": seed,
@@ -44,7 +44,7 @@ def provenance(
     }
 
 
-def commit() -> str | None:
+def read_commit() -> str | None:
     """The git commit of the checkout this package runs from; None when it was installed some other way."""
     root = Path(__file__).resolve().parents[3]
     # An installed package may sit inside somebody else's checkout; only our own layout counts.

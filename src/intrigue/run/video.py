@@ -9,7 +9,7 @@ import numpy as np
 
 from intrigue.errors import ConfigError
 from intrigue.run.atomic import temporary_path
-from intrigue.run.disk import storage
+from intrigue.run.disk import storage_errors
 from intrigue.spaces import Array
 
 FRAMES_PER_SECOND = 20  # slow enough to follow a step with the eye
@@ -27,7 +27,7 @@ def write_video(frames: Sequence[Array], path: Path) -> None:
     write = _write_gif if path.suffix == ".gif" else _write_mp4
     hidden = temporary_path(path).with_suffix(path.suffix)  # so that a film is whole, or the former one
     try:
-        with storage(path):
+        with storage_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             write(frames, hidden)
             hidden.replace(path)

@@ -151,7 +151,7 @@ def write_table(conclusion: Conclusion, out: Path) -> None:
     lines = [list(conclusion.columns.values()), *(conclusion.cells(row) for row in conclusion.rows)]
     table = io.StringIO()
     csv.writer(table, lineterminator="\n").writerows(lines)
-    with disk.storage(out):
+    with disk.storage_errors(out):
         out.mkdir(parents=True, exist_ok=True)
     write_file(out / "table.csv", table.getvalue().encode())
     text = "\n\n".join([conclusion.headline, *conclusion.words]) + "\n"

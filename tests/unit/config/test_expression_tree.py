@@ -24,10 +24,10 @@ from intrigue.config.expression_tree import (
     bounds,
     labels,
     leaves,
+    make_product,
+    make_sum,
     schedules,
-    times,
-    total,
-    written,
+    to_text,
 )
 from intrigue.config.reward_expression import parse, parse_reward
 from intrigue.config.run import flatten_json, resolve
@@ -109,7 +109,7 @@ def test_values_are_those_of_the_text_as_written(text, seen, seed):
     value = evaluate(tree, {Leaf(name): torch.from_numpy(array) for name, array in arrays.items()}, weights)
     wanted = np.broadcast_to(by_numpy(text, arrays, seen), (2, 3))
     np.testing.assert_allclose(value.broadcast_to(2, 3), wanted, rtol=1e-9, atol=1e-9)
-    assert parse(written(tree)) == tree, "the canonical text reads back as the same tree"
+    assert parse(to_text(tree)) == tree, "the canonical text reads back as the same tree"
     low, high = bounds(tree, {Leaf(name): signed for name, signed in LEAVES.items()})
     assert low - 1e-9 <= wanted.min() and wanted.max() <= high + 1e-9
 
@@ -121,7 +121,7 @@ def test_trees_by_hand():
     assert parse("gate(rnd, nnm(n=7), 0.5)") == Gate(a, b, 0.5)
     assert parse("schedule(rnd, 0, 1, 5)") == Schedule(a, 0, 1, 5)
     assert leaves(parse("rnd*nnm(n=7) + rnd + nnm(n=7)")) == [a, b], "the same text is the same part"
-    assert total([]) == Number(0) and times([]) == Number(1)
+    assert make_sum([]) == Number(0) and make_product([]) == Number(1)
     assert labels(["nnm", "nnm", "rnd", "nnm_2", "nnm"]) == ["nnm", "nnm_2", "rnd", "nnm_2_2", "nnm_3"]
     at_the_limit = {a: torch.tensor([[3.0, 4.0]]), b: torch.tensor([[0.5, 0.6]])}
     assert evaluate(Gate(a, b, 0.5), at_the_limit, {}).tolist() == [[0.0, 4.0]], "above, not at"
@@ -271,9 +271,9 @@ def test_an_agent_that_replays_is_refused_by_the_part_that_follows_episodes():
 @pytest.mark.usefixtures("_plugin")
 def test_names_with_dashes_and_tuples_of_numbers():
     tree = parse("parted(sizes=(3,)) + skilled_twin + parted(sizes=[1, 2])")
-    assert written(tree) == "parted(sizes=(3,)) + skilled_twin + parted(sizes=(1, 2))"
+    assert to_text(tree) == "parted(sizes=(3,)) + skilled_twin + parted(sizes=(1, 2))"
     assert [leaf.name for leaf in leaves(tree)] == ["parted", "skilled-twin", "parted"]
-    assert parse(written(tree)) == tree
+    assert parse(to_text(tree)) == tree
     assert parse_reward("skilled-twin") == ("skilled-twin", {}), "a registered name comes before a minus"
 
 

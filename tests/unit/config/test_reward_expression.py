@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from intrigue.config.expression_tree import (
-    written,
+    to_text,
 )
 from intrigue.config.reward_expression import parse, parse_reward
 from intrigue.errors import ConfigError
@@ -34,8 +34,8 @@ from intrigue.errors import ConfigError
     ],
 )
 def test_two_ways_of_writing_are_one_text(text, canonical):
-    assert written(parse(text)) == canonical
-    assert written(parse(canonical)) == canonical
+    assert to_text(parse(text)) == canonical
+    assert to_text(parse(canonical)) == canonical
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_no_text_breaks_the_reader(text):
         tree = parse(text)
     except ConfigError:
         return
-    assert parse(written(tree)) == tree
+    assert parse(to_text(tree)) == tree
 
 
 @pytest.mark.parametrize("name", ["nnm", "nmm", "", "file.py:Nothing", "some/file.py", "a.b", "3", "../x", "\x1b[31m"])

@@ -33,8 +33,8 @@ def walker(tmp_path_factory):
 
 def first_state(run):
     """The agent and reward as a fine-tuning begins with them."""
-    first = checkpoint.published(run / "checkpoints")[0]
-    assert checkpoint.order(first)[0] == 0
+    first = checkpoint.list_checkpoints(run / "checkpoints")[0]
+    assert checkpoint.step_and_generation(first)[0] == 0
     return checkpoint.examine(first, keep=True)[0].state
 
 

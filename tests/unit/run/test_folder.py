@@ -30,7 +30,7 @@ from intrigue.run.folder import (
 )
 from intrigue.run.lock import RunLock
 from intrigue.run.names import NAME_LIMIT, default_run_name, original_text, safe_name
-from intrigue.run.provenance import commit, provenance
+from intrigue.run.provenance import collect_provenance, read_commit
 from places import ROOT
 
 
@@ -284,7 +284,7 @@ def test_provenance_says_where_from_and_leaks_no_environment(tmp_path: Path, mon
     monkeypatch.setenv("SECRET_TOKEN", "canary-value-1234")
     plugin = tmp_path / "mine.py"
     plugin.write_bytes(b"pass")
-    origin = provenance(device="cpu", seed=7, threads=2, plugins=[plugin])
+    origin = collect_provenance(device="cpu", seed=7, threads=2, plugins=[plugin])
     text = json.dumps(origin)
     assert "canary" not in text
     assert "SECRET" not in text
@@ -292,11 +292,11 @@ def test_provenance_says_where_from_and_leaks_no_environment(tmp_path: Path, mon
     assert (origin["seed"], origin["threads"], origin["device"]) == (7, 2, {"type": "cpu"})
     assert origin["plugins"] == {str(plugin): hashlib.sha256(b"pass").hexdigest()}
     with pytest.raises(ConfigError, match="plug-in"):
-        provenance(device="cpu", seed=0, plugins=[tmp_path / "missing.py"])
+        collect_provenance(device="cpu", seed=0, plugins=[tmp_path / "missing.py"])
 
 
 def test_commit_is_that_of_the_checkout() -> None:
-    found = commit()
+    found = read_commit()
     root = ROOT
     if (root / ".git").exists():
         answer = subprocess.run(["git", "-C", str(root), "rev-parse", "HEAD"], capture_output=True, text=True)

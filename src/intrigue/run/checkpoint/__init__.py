@@ -42,14 +42,14 @@ from intrigue.run.checkpoint.tensorfile import Seal
 from intrigue.run.checkpoint.verify import (
     STEP_DIGITS,
     Checkpoint,
-    difference,
+    array_references,
+    describe_difference,
     examine,
     folder_name,
-    listing,
-    order,
-    published,
-    references,
+    list_checkpoints,
+    list_folder,
     seal_bytes,
+    step_and_generation,
 )
 from intrigue.state import State
 
@@ -77,7 +77,7 @@ def save(folder: Path, step: int, state: State, *, config_digest: str, meta: Map
     """
     if not 0 <= step < 10**STEP_DIGITS or keep < 1:
         raise ValueError(f"step {step} must lie in [0, 10^{STEP_DIGITS}) and keep {keep} must be at least 1")
-    with disk.scope("checkpoint"), disk.storage(folder / folder_name(step), size_bytes(state)):
+    with disk.fault_scope("checkpoint"), disk.storage_errors(folder / folder_name(step), size_bytes(state)):
         os.makedirs(folder, exist_ok=True)
         state = chunks.store(folder, state)
         temporary = atomic.temporary_path(folder / folder_name(step))
@@ -92,7 +92,7 @@ def save(folder: Path, step: int, state: State, *, config_digest: str, meta: Map
             atomic.discard_folder(temporary)
             raise
         _retire(folder, path, keep)
-        chunks.sweep(folder, published(folder))
+        chunks.sweep(folder, list_checkpoints(folder))
     return path
 
 
@@ -106,7 +106,7 @@ def load(folder: Path, *, on_skip: Callable[[str], None]) -> Checkpoint:
     skipped: dict[str, None] = {}
     for _ in range(READ_ATTEMPTS):
         retired = False
-        for path in reversed(published(folder)):
+        for path in reversed(list_checkpoints(folder)):
             checkpoint, problems = examine(path, keep=True)
             if checkpoint is not None:
                 return checkpoint
@@ -128,7 +128,7 @@ def load(folder: Path, *, on_skip: Callable[[str], None]) -> Checkpoint:
 def verify(folder: Path) -> Verdict:
     """The verdict on the selected checkpoint."""
     for _ in range(READ_ATTEMPTS):
-        paths = published(folder)
+        paths = list_checkpoints(folder)
         if not paths:
             return Verdict(False, None, folder, [f"no checkpoint in {folder}"])
         path = paths[-1]
@@ -138,7 +138,7 @@ def verify(folder: Path) -> Verdict:
             problems = [str(error)]
         if not problems or path.exists():
             break
-    return Verdict(not problems, order(path)[0], path, problems)
+    return Verdict(not problems, step_and_generation(path)[0], path, problems)
 
 
 def digest(folder: Path) -> str:
@@ -159,7 +159,7 @@ def quarantine_damaged(folder: Path) -> list[Path]:
     Only the holder of the run's lock may call this. Nothing is moved when no checkpoint is whole.
     """
     damaged: list[Path] = []
-    for path in reversed(published(folder)):
+    for path in reversed(list_checkpoints(folder)):
         if not examine(path, keep=False)[1]:
             return [atomic.quarantine(each) for each in damaged]
         damaged.append(path)
@@ -169,8 +169,8 @@ def quarantine_damaged(folder: Path) -> list[Path]:
 def clean_leftovers(folder: Path) -> list[Path]:
     """What was removed of unfinished saves and unfinished removals. Only the holder of the run's lock may call this."""
     prefixes = (atomic.TEMPORARY_PREFIX, atomic.TRASH_PREFIX)
-    leftovers = [path for path in listing(folder) if path.name.startswith(prefixes)]
-    with disk.storage(folder):
+    leftovers = [path for path in list_folder(folder) if path.name.startswith(prefixes)]
+    with disk.storage_errors(folder):
         for path in leftovers:
             if path.is_dir() and not path.is_symlink():
                 atomic.remove_folder(path)
@@ -194,7 +194,7 @@ def _split(state: State) -> tuple[Any, dict[str, Any]]:
     except TypeError as error:
         raise RunError(f"this state cannot be saved: {error}") from error
     # Two arrays on one path would silently become one.
-    if len(references(skeleton)) != len(arrays):
+    if len(array_references(skeleton)) != len(arrays):
         raise RunError("this state cannot be saved: two arrays have the same path; keys must not contain '/'")
     return skeleton, arrays
 
@@ -226,15 +226,15 @@ def _read_back(path: Path, meant: Seal) -> None:
     found = tensorfile.hash_file(path)
     if found != meant:
         raise StorageError(
-            f"{path} came back from the disk changed: {difference(meant, found)}. The disk cannot be trusted."
+            f"{path} came back from the disk changed: {describe_difference(meant, found)}. The disk cannot be trusted."
         )
 
 
 def _place(folder: Path, step: int, written: Manifest) -> Path | None:
     """The whole checkpoint of this step with equal content, if any; damaged ones of this step are set aside."""
     equal = None
-    for path in published(folder):
-        if order(path)[0] != step:
+    for path in list_checkpoints(folder):
+        if step_and_generation(path)[0] != step:
             continue
         try:
             _, problems = examine(path, keep=False)
@@ -250,7 +250,7 @@ def _place(folder: Path, step: int, written: Manifest) -> Path | None:
 
 
 def _publish(folder: Path, step: int, temporary: Path) -> Path:
-    taken = [order(path)[1] for path in published(folder) if order(path)[0] == step]
+    taken = [step_and_generation(path)[1] for path in list_checkpoints(folder) if step_and_generation(path)[0] == step]
     path = folder / folder_name(step, max(taken) + 1 if taken else 0)
     try:
         atomic.publish_folder(temporary, path)
@@ -261,8 +261,8 @@ def _publish(folder: Path, step: int, temporary: Path) -> Path:
 
 def _retire(folder: Path, newest: Path, keep: int) -> None:
     """Remove earlier generations of this step and all but the newest `keep` checkpoints up to it."""
-    older = [path for path in published(folder) if order(path) < order(newest)]
-    superseded = [path for path in older if order(path)[0] == order(newest)[0]]
+    older = [path for path in list_checkpoints(folder) if step_and_generation(path) < step_and_generation(newest)]
+    superseded = [path for path in older if step_and_generation(path)[0] == step_and_generation(newest)[0]]
     others = [path for path in older if path not in superseded]
     for path in superseded + (others[: -(keep - 1)] if keep > 1 else others):
         if path.is_symlink() or not path.is_dir():

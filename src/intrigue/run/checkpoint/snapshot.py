@@ -20,7 +20,7 @@ from intrigue.config.run import RunConfig
 from intrigue.errors import CheckpointError, ConfigError, Problem
 from intrigue.run import checkpoint, disk
 from intrigue.run.checkpoint.manifest import MANIFEST, SIZE_LIMIT, NewerFormat, parse
-from intrigue.run.checkpoint.verify import examine, order, published
+from intrigue.run.checkpoint.verify import examine, list_checkpoints, step_and_generation
 from intrigue.run.folder import RunFolder
 from intrigue.spaces import Spaces
 from intrigue.state import State
@@ -51,21 +51,21 @@ def due(marks: Iterable[int], before: int, step: int) -> list[int]:
 
 def save(folder: RunFolder, mark: int, state: State, config_digest: str, step: int) -> None:
     """Keep this state under `mark`, unless it is kept already (a run taken up from before it writes nothing twice)."""
-    for path in published(folder.snapshots):
-        if order(path)[0] == mark and not examine(path, keep=False)[1]:
+    for path in list_checkpoints(folder.snapshots):
+        if step_and_generation(path)[0] == mark and not examine(path, keep=False)[1]:
             return
     checkpoint.save(folder.snapshots, mark, state, config_digest=config_digest, meta={"step": step}, keep=KEEP_ALL)
 
 
 def list_marks(folder: RunFolder) -> list[int]:
     """The marks there are snapshots of, whole or not."""
-    return sorted({order(path)[0] for path in published(folder.snapshots)})
+    return sorted({step_and_generation(path)[0] for path in list_checkpoints(folder.snapshots)})
 
 
 def problems_of(folder: RunFolder) -> list[str]:
     """What is wrong with the snapshots of a run, each named."""
     problems = []
-    for path in published(folder.snapshots):
+    for path in list_checkpoints(folder.snapshots):
         try:
             found = examine(path, keep=False)[1]
         except NewerFormat as error:
@@ -92,7 +92,7 @@ def load(folder: RunFolder, wanted: int | None) -> Snapshot:
         there = ", ".join(map(str, known))
         text = f"{folder.path} has no snapshot of {mark} steps. There are: {there}. Nothing was started from scratch."
         raise ConfigError([Problem("--snapshot", text)])
-    path = [each for each in published(folder.snapshots) if order(each)[0] == mark][-1]
+    path = [each for each in list_checkpoints(folder.snapshots) if step_and_generation(each)[0] == mark][-1]
     read, problems = examine(path, keep=True)
     if read is None:
         raise CheckpointError(f"snapshot {path} is damaged: {'; '.join(problems)}. Nothing was started from scratch.")

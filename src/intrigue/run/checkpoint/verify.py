@@ -49,9 +49,9 @@ class Checkpoint:
     meta: Mapping[str, Any]
 
 
-def published(folder: Path) -> list[Path]:
+def list_checkpoints(folder: Path) -> list[Path]:
     """Every published checkpoint, whole or not, oldest first."""
-    return sorted((path for path in listing(folder) if _PUBLISHED.fullmatch(path.name)), key=order)
+    return sorted((path for path in list_folder(folder) if _PUBLISHED.fullmatch(path.name)), key=step_and_generation)
 
 
 def folder_name(step: int, generation: int = 0) -> str:
@@ -59,14 +59,14 @@ def folder_name(step: int, generation: int = 0) -> str:
     return f"{step:0{STEP_DIGITS}d}" + (f"-{generation}" if generation else "")
 
 
-def order(path: Path) -> tuple[int, int]:
+def step_and_generation(path: Path) -> tuple[int, int]:
     """(step, generation) of a published name."""
     match = _PUBLISHED.fullmatch(path.name)
     assert match is not None
     return int(match[1]), int(match[2] or 0)
 
 
-def listing(folder: Path) -> list[Path]:
+def list_folder(folder: Path) -> list[Path]:
     """What is in a folder, by name; nothing if it does not exist."""
     try:
         return [folder / name for name in sorted(os.listdir(folder))]
@@ -81,14 +81,14 @@ def seal_bytes(content: bytes) -> Seal:
     return Seal(len(content), hashlib.sha256(content).hexdigest())
 
 
-def difference(expected: Seal, found: Seal) -> str:
+def describe_difference(expected: Seal, found: Seal) -> str:
     """How two seals differ, in words."""
     if expected.length != found.length:
         return f"expected {expected.length} bytes, found {found.length}"
     return f"SHA-256 expected {expected.sha256}, found {found.sha256}"
 
 
-def references(skeleton: Any) -> list[Any]:
+def array_references(skeleton: Any) -> list[Any]:
     """The array references in a skeleton, in any order."""
     found, waiting = [], [skeleton]
     while waiting:
@@ -107,8 +107,10 @@ def examine(path: Path, *, keep: bool) -> tuple[Checkpoint | None, list[str]]:
     problems: list[str] = []
     try:
         manifest = _read_manifest(path, problems)
-        if manifest.step != order(path)[0]:
-            problems.append(f"the folder is named for step {order(path)[0]}, {MANIFEST} says {manifest.step}")
+        if manifest.step != step_and_generation(path)[0]:
+            problems.append(
+                f"the folder is named for step {step_and_generation(path)[0]}, {MANIFEST} says {manifest.step}"
+            )
         tree = _read_state(path, manifest, problems)
         reading = _read_tensors(path, manifest, problems, keep=keep)
         if tree is not None:
@@ -131,7 +133,7 @@ def examine(path: Path, *, keep: bool) -> tuple[Checkpoint | None, list[str]]:
 def _read_manifest(path: Path, problems: list[str]) -> Manifest:
     if path.is_symlink() or not path.is_dir():
         raise CheckpointError(f"{path.name} is not a folder")
-    names = {each.name for each in listing(path)}
+    names = {each.name for each in list_folder(path)}
     expected = {*MEMBERS, MANIFEST}
     problems += [f"{name} is missing" for name in sorted(expected - names)]
     problems += [f"{name} does not belong into a checkpoint" for name in sorted(names - expected)]
@@ -147,7 +149,7 @@ def _read_state(path: Path, manifest: Manifest, problems: list[str]) -> dict[str
     content = disk.read_whole(path / STATE, STATE_LIMIT)
     found, expected = seal_bytes(content), manifest.members[STATE]
     if found != expected:
-        problems.append(f"{STATE}: {difference(expected, found)}")
+        problems.append(f"{STATE}: {describe_difference(expected, found)}")
         return None
     tree = canonical.decode(content, STATE)
     if not isinstance(tree, dict) or set(tree) != {"tree", "numpy"} or not isinstance(tree["numpy"], list):
@@ -164,7 +166,7 @@ def _read_tensors(path: Path, manifest: Manifest, problems: list[str], *, keep: 
         return None
     reading = tensorfile.read(path / TENSORS, keep=keep)
     if reading.seal != expected:
-        problems.append(f"{TENSORS}: {difference(expected, reading.seal)}")
+        problems.append(f"{TENSORS}: {describe_difference(expected, reading.seal)}")
     elif reading.problem:
         problems.append(reading.problem)
     return reading
@@ -173,7 +175,7 @@ def _read_tensors(path: Path, manifest: Manifest, problems: list[str], *, keep: 
 def _mismatches(tree: dict[str, Any], reading: tensorfile.Reading) -> list[str]:
     """Disagreements between the two members, each whole by itself."""
     stored = {entry.name: entry.code for entry in reading.entries}
-    referred = references(tree["tree"])
+    referred = array_references(tree["tree"])
     problems = []
     if not all(isinstance(name, str) for name in [*referred, *tree["numpy"]]):
         return [f"{STATE} refers to an array by something other than a name"]

@@ -173,7 +173,7 @@ class _Appender:
         self._named = False
 
     def append(self, text: bytes) -> None:
-        with disk.scope("csv"), disk.storage(self.path, len(text)):
+        with disk.fault_scope("csv"), disk.storage_errors(self.path, len(text)):
             descriptor = self._open()
             length = os.fstat(descriptor).st_size
             try:
@@ -183,7 +183,7 @@ class _Appender:
                 raise
 
     def sync(self) -> None:
-        with disk.scope("csv"), disk.storage(self.path):
+        with disk.fault_scope("csv"), disk.storage_errors(self.path):
             if self._descriptor is not None:
                 disk.flush_to_disk(self._descriptor)
                 if not self._named:

@@ -19,7 +19,7 @@ import torch
 from torch import Generator, Tensor
 from torch.utils import _pytree as pytree
 
-from intrigue.rng import Draws, Kind, rows_of
+from intrigue.rng import Draws, Kind, draw_rows
 
 SAME = "A loss must draw the same every time."
 
@@ -87,7 +87,7 @@ class PreDrawn(Draws):
 
 def draw(draws: Sequence[Draw], generators: Sequence[Generator]) -> PreDrawn:
     """What each seed's generator gives for these draws, in their order."""
-    return PreDrawn(draws, [rows_of(each.kind, each.shape, generators, each.dtype) for each in draws])
+    return PreDrawn(draws, [draw_rows(each.kind, each.shape, generators, each.dtype) for each in draws])
 
 
 def _flatten(drawn: PreDrawn) -> tuple[list[Tensor], tuple[Draw, ...]]:
