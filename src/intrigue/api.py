@@ -1,8 +1,6 @@
-"""`intrigue.train`: the path the command line takes, from Python.
+"""The Python functions behind `intrigue train` and `intrigue list`: train a run, list plug-ins, cite papers.
 
-What there is, by kind: the names, summaries and citations that `intrigue list` and the Python functions give.
-
-Knows no torch: all of it is read from the files' text.
+Listing loads no torch: names, summaries and citations are read from the plug-ins' sources.
 """
 
 from __future__ import annotations
@@ -37,7 +35,7 @@ def train(
 
     run = intrigue.train({"env": "rooms", "reward": "nnmc", "steps": 20_000})
 
-    `replay_from` is a folder of episodes that the agent's replay holds from the start (`intrigue export`).
+    `replay_from` is a folder of episodes, written by `intrigue export`, that the agent's replay is filled with first.
     """
     match config:
         case RunConfig():
@@ -73,7 +71,7 @@ def describe_kind(kind: str) -> dict[str, str]:
 
 
 def read_citation(declared: Declaration) -> str:
-    """The BibTeX a plug-in file gives, its constant CITATION; empty where it has none."""
+    """The BibTeX in a plug-in's constant CITATION; empty where it has none."""
     return str(declared.namespace.get("CITATION", ""))
 
 
@@ -82,11 +80,11 @@ def find_citations(reward: str) -> dict[str, str]:
     name, options = parse_reward(reward)
     # `mix` alone is the way of composing, not an example of it.
     names = reward_names_in(name, options) if options else [name]
-    found = {each: text for each in names if (text := read_citation(REWARDS.declaration(each)))}
-    if not found:
+    texts = {each: text for each in names if (text := read_citation(REWARDS.declaration(each)))}
+    if not texts:
         text = f"{reward!r} comes from no paper, so there is nothing to cite. Name another reward, or an expression."
         raise ConfigError([Problem("--cite", text)])
-    return found
+    return texts
 
 
 def list_rewards() -> list[str]:

@@ -1,6 +1,6 @@
-"""The failures a user can meet, each with the exit code of its kind.
+"""Exceptions for failures a user can meet, each with its exit code.
 
-Every message has three parts: what is wrong with the value given, what is accepted, what to do.
+Every message has three parts: what is wrong with the value, what is accepted, what to do.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from dataclasses import dataclass
 
 
 class IntrigueError(Exception):
-    """A failure with a message for a person; the command line prints it without a traceback."""
+    """A failure whose message is for the user; the command line prints it without a traceback."""
 
     exit_code = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing wrong with a configuration: where it stands, and what is wrong with it."""
+    """One problem of a configuration: the setting's path, and the message."""
 
     path: str
     message: str
@@ -39,7 +39,7 @@ class ConfigError(IntrigueError):
 
 
 class RunError(IntrigueError):
-    """The run failed while it was under way; its last checkpoint is intact."""
+    """The run failed during training; its last checkpoint is intact."""
 
 
 class EnvironmentFault(RunError):
@@ -74,7 +74,7 @@ class SnapshotUnsupported(IntrigueError):
 
 @contextlib.contextmanager
 def name_seed_in_errors(seed: int) -> Iterator[None]:
-    """A scope whose failures are this seed's, among several, and say so."""
+    """A scope in which the message of every RunError gets the prefix `seed N: `."""
     try:
         yield
     except RunError as error:

@@ -41,7 +41,7 @@ class EmptyConfig:
 
 @dataclass(frozen=True)
 class Declaration:
-    """What a plug-in file says of itself, read without importing it."""
+    """The registration in a plug-in file, read without importing it."""
 
     name: str
     class_name: str
@@ -54,7 +54,7 @@ class Declaration:
     notes: Mapping[str, str] = field(default_factory=dict)
     """The trailing comment of each configuration field: its source or its meaning."""
     members: frozenset[str] = frozenset()
-    """What the class's own body defines: a hint of what it asks for, to be made sure of by importing it."""
+    """Names that the class's own body defines: a hint at what it requires, certain only after importing it."""
 
     def hints(self) -> dict[str, Any]:
         """The types of the configuration's fields, limits included."""
@@ -78,7 +78,7 @@ class Entry(Generic[T]):
 
 
 class Registry(Generic[T]):
-    """The plug-ins of one kind: the files of one package, installed entry points, and files a user names."""
+    """The plug-ins of one kind: the files of one package, installed entry points, and files named by the user."""
 
     def __init__(
         self, kind: str, package: str, plural: str | None = None, short_names: Mapping[str, str] | None = None
@@ -95,13 +95,13 @@ class Registry(Generic[T]):
     def register(
         self, name: str, config: type[Any] = EmptyConfig, defaults: Mapping[str, Any] | None = None
     ) -> Callable[[C], C]:
-        """A decorator that files the class under `name`."""
+        """A decorator that registers the class under `name`."""
 
-        def file_under(cls: C) -> C:
+        def register_class(cls: C) -> C:
             self._entries[name] = Entry(cast("type[T]", cls), config, dict(defaults or {}))
             return cls
 
-        return file_under
+        return register_class
 
     def names(self) -> list[str]:
         """Every known name, sorted."""
@@ -109,15 +109,15 @@ class Registry(Generic[T]):
 
     def declarations(self) -> dict[str, Declaration]:
         """Every plug-in's own description, by name."""
-        found: dict[str, Declaration] = {}
+        declared: dict[str, Declaration] = {}
         for path in self._plugin_files():
             for declaration in read_declarations(path, f"register_{self.kind}"):
-                if declaration.name in found:
-                    other = found[declaration.name].origin
+                if declaration.name in declared:
+                    other = declared[declaration.name].origin
                     raise ConfigError(f"{self.kind} {declaration.name!r} is registered twice: in {other} and in {path}")
-                found[declaration.name] = declaration
+                declared[declaration.name] = declaration
                 self._files[declaration.name] = path
-        return found
+        return declared
 
     def declaration(self, name: str) -> Declaration:
         """One plug-in's own description."""
@@ -158,7 +158,7 @@ class Registry(Generic[T]):
         return None
 
     def add_file(self, path: Path) -> None:
-        """Take plug-ins from a file outside the package."""
+        """Add the plug-ins of a file outside the package."""
         if path not in self._extra_files:
             self._extra_files.append(path)
 
@@ -172,7 +172,7 @@ class Registry(Generic[T]):
         for path in sorted([*folder.glob("*.py"), *folder.glob("*/__init__.py")]):
             if path.parent != folder or not path.name.startswith("_"):
                 yield path
-        for point in _installed(f"intrigue.{self.plural}"):
+        for point in _entry_points(f"intrigue.{self.plural}"):
             found = importlib.util.find_spec(point.module)
             if found is not None and found.origin is not None:
                 yield Path(found.origin)
@@ -180,8 +180,8 @@ class Registry(Generic[T]):
 
 
 @functools.cache
-def _installed(group: str) -> importlib.metadata.EntryPoints:
-    """What installed packages offer; looking through all of them takes 10 ms, and they stay while a process lives."""
+def _entry_points(group: str) -> importlib.metadata.EntryPoints:
+    """The entry points of installed packages; cached, because the scan takes 10 ms."""
     return importlib.metadata.entry_points(group=group)
 
 
@@ -192,7 +192,7 @@ def read_declarations(path: Path, decorator: str) -> list[Declaration]:
 
 @functools.lru_cache(maxsize=512)
 def _read_declarations(path: Path, decorator: str, changed: int) -> list[Declaration]:
-    """`changed` only tells an edited file from the one read before."""
+    """`changed` is part of the cache key only: an edited file is read again."""
     source = path.read_text(encoding="utf-8")
     tree = ast.parse(source, filename=str(path))
     registrations = list(_registrations(tree, decorator))

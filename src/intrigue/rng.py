@@ -4,7 +4,7 @@
 
 A stream never depends on how much another one was used, so adding a draw in one place moves nothing elsewhere.
 
-What may be computed for several seeds at once draws through `uniform` and `normal`, which also take `Draws`: a source
+Code that may run for several seeds at once draws through `uniform` and `normal`, which also accept `Draws`: a source
 that gives every seed the numbers of its own generator (`intrigue.training.stacked.random`).
 """
 
@@ -39,17 +39,17 @@ class Streams:
         return self._generators[name]
 
     def state_dict(self) -> State:
-        """Where every stream stands."""
+        """The state of every stream."""
         return {name: generator.get_state() for name, generator in self._generators.items()}
 
     def load_state_dict(self, state: State) -> None:
-        """Put every stream back where it stood."""
+        """Restore the state of every stream."""
         for name, generator in self._generators.items():
             generator.set_state(state[name].cpu())
 
 
 class Draws(abc.ABC):
-    """A source of random numbers that is more than one generator."""
+    """A source of random numbers that stands for several generators."""
 
     @abc.abstractmethod
     def uniform(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
@@ -81,7 +81,7 @@ Kind: TypeAlias = Literal["uniform", "normal"]
 
 
 def draw_rows(kind: Kind, shape: Sequence[int], rngs: Sequence[Generator], dtype: torch.dtype) -> Tensor:
-    """What each of these generators gives, (S, *shape)."""
+    """One draw from each of these generators, (S, *shape)."""
     if not rngs:
         raise ValueError("no generators. Pass one for each seed.")
     rows = [(uniform if kind == "uniform" else normal)(shape, each, dtype) for each in rngs]
@@ -90,7 +90,7 @@ def draw_rows(kind: Kind, shape: Sequence[int], rngs: Sequence[Generator], dtype
 
 @contextlib.contextmanager
 def seeded_construction(seed: int, name: str) -> Iterator[None]:
-    """A scope in which torch's global generator is seeded, for constructors that know no other; put back after."""
+    """A scope in which torch's global generator is seeded, for constructors that use no other; restored afterwards."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive_seed(seed, name))
         yield

@@ -8,7 +8,7 @@ import re
 from intrigue.errors import ConfigError, Problem
 
 SEED_LIMIT = 2**31
-MAX_SEEDS = 64  # ours: so many learn together on one large GPU; more are more commands
+MAX_SEEDS = 64  # ours: as many as train together on one large GPU
 _PIECE = re.compile(r"([0-9]{1,18})(?::([0-9]{1,18}))?")  # 18 digits: whatever a 64-bit number holds
 
 

@@ -1,16 +1,16 @@
-"""Skills: what a policy is asked to do for a while, drawn by chance, and how long each lasts.
+"""Skills: vectors sampled at random that condition the policy for some steps.
 
     one-hot    one of K classes                       DIAYN (arXiv:1802.06070), SMM (arXiv:1906.05274)
     sphere     a unit vector, normal and normalised   APS (arXiv:2108.13956)
     uniform    each entry in [0, 1)                   CIC (arXiv:2202.00161)
 
-A skill is drawn anew at the start of every episode and after `every` steps. It goes to the policy beside the
-observation, and to the reward as `Transitions.skill`. In a training loop of your own:
+A skill is sampled at the start of every episode and after `every` steps. The policy gets it together with the
+observation, the reward as `Transitions.skill`. In a training loop of your own:
 
-    course = SkillSampler(curiosity.skills, envs, rng)
-    course.start()
-    ...                            # act under course.current (N, K), note it with the transition, then
-    course.advance(ended)          # after every step
+    sampler = SkillSampler(curiosity.skills, envs, rng)
+    sampler.start()
+    ...                            # act under sampler.current (N, K), store it with the transition, then
+    sampler.advance(ended)          # after every step
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from intrigue.state import State
 
 @dataclass(frozen=True)
 class SkillSpec:
-    """How skills look and how long one is kept."""
+    """Kind and width of skills, and how long one is kept."""
 
     kind: Literal["one-hot", "sphere", "uniform"]
     width: int
@@ -47,23 +47,23 @@ class SkillSpec:
 
 
 class SkillSampler:
-    """The skill each environment's policy follows now; no skill at all (width 0) without a spec."""
+    """The current skill of each environment; of width 0 without a spec."""
 
     def __init__(self, spec: SkillSpec | None, envs: int, rng: Generator) -> None:
         self.spec, self.rng = spec, rng
         self.current = torch.zeros(envs, spec.width if spec else 0, device=rng.device)
         self.age = torch.zeros(envs, dtype=torch.int64, device=rng.device)
         self.held: Tensor | None = None
-        """The one skill (K,) that all follow from now on, whatever ends; None while skills are drawn."""
+        """The fixed skill (K,) of all environments; None while skills are sampled."""
 
     def hold(self, skill: Tensor) -> None:
-        """All environments follow this skill (K,) until another is to be held."""
+        """Fix this skill (K,) for all environments until the next call."""
         self.held = skill.to(self.current)
-        self._renew(torch.ones_like(self.age, dtype=torch.bool))
+        self._resample(torch.ones_like(self.age, dtype=torch.bool))
 
     def start(self) -> None:
-        """A first skill for every environment."""
-        self._renew(torch.ones_like(self.age, dtype=torch.bool))
+        """Sample a first skill for every environment."""
+        self._resample(torch.ones_like(self.age, dtype=torch.bool))
 
     def advance(self, ended: Tensor, valid: Tensor | None = None) -> None:
         """After one step: new skills where an episode `ended` (N,) or the old one has lasted long enough.
@@ -74,23 +74,23 @@ class SkillSampler:
             return
         self.age = self.age + (1 if valid is None else valid.to(self.age))
         over = ended.to(self.age.device)
-        self._renew(over | (self.age >= self.spec.every) if self.spec.every else over)
+        self._resample(over | (self.age >= self.spec.every) if self.spec.every else over)
 
     def state_dict(self) -> State:
-        """Skills, their ages, and the one that is held."""
+        """Skills, their ages, and the fixed one."""
         held = None if self.held is None else self.held.clone()
         return {"current": self.current.clone(), "age": self.age.clone(), "held": held}
 
     def load_state_dict(self, state: State) -> None:
-        """Put back what `state_dict` gave."""
+        """Restore what `state_dict` returned."""
         self.current, self.age = state["current"].to(self.current), state["age"].to(self.age)
         held = state["held"]
         self.held = None if held is None else held.to(self.current)
 
-    def _renew(self, chosen: Tensor) -> None:
+    def _resample(self, chosen: Tensor) -> None:
         """New skills for the chosen environments (N,).
 
-        Drawn for all of them at every step, so that one environment's skills do not hang on when others end.
+        Sampled for all of them at every step, so that one environment's skills do not depend on when others end.
         """
         if self.spec is not None:
             held, count = self.held, self.age.shape[0]
@@ -100,7 +100,7 @@ class SkillSampler:
 
 
 def check_skill(spec: SkillSpec | None, given: Tensor) -> None:
-    """Refuse transitions without the skills (T, N, K) that a reward asks for, or with some it knows nothing of."""
+    """Refuse transitions without the skills (T, N, K) that a reward asks for, or with skills it does not use."""
     width = given.shape[-1] if given.dim() else 0
     if spec is None and width:
         raise ValueError(f"skill has {width} numbers for each transition; this reward knows no skills. Leave it out.")
@@ -108,5 +108,5 @@ def check_skill(spec: SkillSpec | None, given: Tensor) -> None:
         raise ValueError(
             f"this reward asks the policy for skills, {spec.width} numbers ({spec.kind}) for each transition; "
             f"{f'each has {width}' if width else 'there are none'}. Pass as skill= what the policy followed: "
-            "intrigue.skills.SkillSampler(curiosity.skills, envs, rng) draws it and says when it changes."
+            "intrigue.skills.SkillSampler(curiosity.skills, envs, rng) samples them."
         )

@@ -1,7 +1,7 @@
 """What the learner sees of Gymnasium's spaces: one array per observation, one per action.
 
 Observations become `pixels` (uint8, channels first) or a `vector` (float32); actions become class indices or numbers.
-This module knows no torch, so that environment workers start quickly.
+This module loads no torch, so that environment workers start quickly.
 """
 
 from __future__ import annotations

@@ -3,10 +3,8 @@
 A tree is split into JSON (the shape of the tree and every plain value) and a flat mapping of arrays; nothing on the way
 back can run code. Arrays are NumPy here; `intrigue.run.checkpoint` does the same with torch tensors.
 
-Parts of a state that never change once they are there, so that checkpoints can keep each in a file written once.
-
-A state tree may hold a `Chunk` wherever it may hold a dict of arrays. What has been saved comes back as a
-`StoredChunk`, which is read when it is asked for: a replay need not be in memory twice.
+A tree may hold a `Chunk` wherever it may hold a dict of arrays: a part that never changes, which checkpoints keep in a
+file written once. On loading it is a `StoredChunk`, read only when it is needed: a replay need not be in memory twice.
 """
 
 from __future__ import annotations
@@ -57,7 +55,7 @@ def split(tree: State) -> tuple[Any, dict[str, Any]]:
 
 
 def join(skeleton: Any, arrays: dict[str, Any]) -> State:
-    """The tree that `split` took apart."""
+    """The inverse of `split`."""
     if isinstance(skeleton, dict):
         if set(skeleton) == {MARK}:
             return arrays[skeleton[MARK]]
@@ -91,13 +89,13 @@ class StoredAs:
 
 
 class Chunk(dict[str, Any]):
-    """Arrays of a series that will stay as they are; `first` numbers the chunks of a series upwards."""
+    """Arrays of a series that will not change; `first` increases from chunk to chunk of a series."""
 
     def __init__(self, series: str, first: int, arrays: Mapping[str, Any]) -> None:
         super().__init__(arrays)
         self.series, self.first = series, first
         self.stored: StoredAs | None = None
-        """Where it lies already, known to whoever wrote or read it."""
+        """Its file, once it was written or read."""
 
 
 @dataclass(frozen=True, slots=True)

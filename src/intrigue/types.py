@@ -1,8 +1,7 @@
-"""The shapes that travel between the parts. Time first, environments second: every batch is (T, N, ...).
+"""Batches and results that the parts of a run exchange. Time first, environments second: every batch is (T, N, ...).
 
 A minibatch without time order is (1, B, ...). Nothing here is ever edited in place; a changed batch is a new one.
-
-What is refused in a batch before anything learns from it.
+`check_shapes` and `check_finite` reject a wrong batch before anything learns from it.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ from intrigue.spaces import Spaces
 
 Metrics: TypeAlias = "dict[str, float]"
 Components: TypeAlias = "Mapping[str, Tensor]"
-"""What a bonus was made of, each (T, N): logged by name, and handed back to the reward when it observes the batch."""
+"""Components of a bonus, each (T, N): logged by name, and passed back to the reward when it observes the batch."""
 Extras: TypeAlias = "Mapping[str, Tensor]"
-"""What an agent noted while acting, each (T, N, ...), and what follows: `last_obs` (N, *obs), `last_skill` (N, K)."""
+"""What an agent stored while acting, each (T, N, ...), and what follows: `last_obs` (N, *obs), `last_skill` (N, K)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Transitions:
-    """What the environments said, exactly as they said it."""
+    """What the environments returned, unchanged."""
 
     obs: Tensor  # (T, N, *obs)
     action: Tensor  # (T, N, *action)
@@ -104,7 +103,7 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class RewardStep:
-    """What curiosity made of a batch."""
+    """The result of `Curiosity.step` for a batch."""
 
     reward: Tensor  # (T, N)  what a learner with one stream should maximise
     intrinsic: Tensor  # (T, N)  raw bonus
@@ -114,7 +113,7 @@ class RewardStep:
 
 @dataclass(frozen=True, slots=True)
 class Acted:
-    """Actions as the environments take them, (N, *action), and what the agent wants back at its update."""
+    """Actions as the environments take them, (N, *action), and what the agent needs at its update."""
 
     action: Tensor
     extras: Extras
@@ -133,7 +132,7 @@ class Episode:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Where a run stands after one step of all environments; metrics only when something was learned."""
+    """Progress of a run after one step of all environments; metrics only when something was learned."""
 
     step: int
     episodes: list[Episode]

@@ -125,5 +125,6 @@ def test_what_cannot_be_cited_exits_2(kind, name, words, capsys):
 
 
 def test_citations_need_no_torch():
-    code = "import sys; from intrigue.api import find_citations; find_citations('nnm + rnd'); sys.exit('torch' in sys.modules)"
+    code = "import sys; from intrigue.api import find_citations; find_citations('nnm + rnd')\n"
+    code += "sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from intrigue.rewards.base import IntrinsicReward
 
 
-# Of curiosity, where nothing else was asked for and the agent learns from replay. A batch drawn from all times has no
-# order whose returns could be followed; each is learned from once, as a whole, as in URLB.
+# Defaults of curiosity for agents that learn from replay. A batch sampled from all times has no order whose returns
+# could be followed; each is learned from once, as a whole, as in URLB.
 REPLAY_DEFAULTS = {"scale": "value", "epochs": 1, "minibatches": 1}
 SCALES_IN_ORDER = ("return", "total")
 
@@ -32,7 +32,7 @@ def learns_from_replay(agent: str) -> bool:
 
 
 def replay_problems(agent: str, curiosity: Mapping[str, Any]) -> list[Problem]:
-    """What of these settings of curiosity cannot be had with an agent that learns from replay."""
+    """The settings of curiosity that an agent which learns from replay cannot have."""
     problems = []
     if curiosity["scale"] in SCALES_IN_ORDER:
         text = (
@@ -47,28 +47,30 @@ def replay_problems(agent: str, curiosity: Mapping[str, Any]) -> list[Problem]:
 
 
 def has_no_reward_signal(env_id: str, reward: str, curiosity: CuriosityConfig) -> bool:
-    """Whether a run of these has no reward at all: a domain without a task, and no bonus either."""
+    """Whether a run with these settings has no reward at all: a domain without a task, and no bonus."""
     family, name = split_id(env_id)
     without_bonus = reward == "none" or (curiosity.int_coef == 0 and curiosity.int_coef_steps == 0)
     return without_bonus and not ENVS.get(family).cls.has_reward(name)
 
 
 def needs_import_to_check(reward: str, reward_options: Mapping[str, Any], agent: str) -> bool:
-    """Whether this pair's sources give a reason to ask the classes."""
-    asks = {member for name in reward_names_in(reward, reward_options) for member in REWARDS.declaration(name).members}
-    offers = AGENTS.declaration(agent).members
-    return ("skills" in asks and "takes_skills" not in offers) or ("needs_order" in asks and "feed" in offers)
+    """Whether the sources of this pair leave open whether they go together."""
+    required = {
+        member for name in reward_names_in(reward, reward_options) for member in REWARDS.declaration(name).members
+    }
+    offered = AGENTS.declaration(agent).members
+    return ("skills" in required and "takes_skills" not in offered) or ("needs_order" in required and "feed" in offered)
 
 
 def pair_problems(
     reward: str, reward_options: Mapping[str, Any], agent: str, built: IntrinsicReward | None = None
 ) -> list[Problem]:
-    """Why this reward cannot teach this agent; imports both. What is `built` already answers for itself."""
+    """Why this reward cannot train this agent; imports both. `built` is the reward's instance, where there is one."""
     bonus, learner = REWARDS.get(reward), AGENTS.get(agent)
     skills = bonus.cls.skills(bonus.config(**{**bonus.defaults, **reward_options}))
     problems = []
     if skills is not None and not learner.cls.takes_skills:
-        text = f"{reward!r} asks the policy for skills, which {agent!r} does not take. Use {_those_with_skills()}."
+        text = f"{reward!r} asks the policy for skills, which {agent!r} does not take. Use {_skill_agent_options()}."
         problems.append(Problem("agent", text))
     ordered = [name for name in reward_names_in(reward, reward_options) if REWARDS.get(name).cls.needs_order]
     ordered = ordered or ([reward] if built and built.needs_order else [])
@@ -78,7 +80,7 @@ def pair_problems(
     return problems
 
 
-def _those_with_skills() -> str:
-    # The random agent is asked for skills too, but nobody wants to be sent to it.
+def _skill_agent_options() -> str:
+    # The random agent takes skills too, but is no useful suggestion.
     known = [name for name, each in AGENTS.declarations().items() if "takes_skills" in each.members]
     return " or ".join(f"--agent {name}" for name in sorted(known) if name != "random")

@@ -1,4 +1,4 @@
-"""Settings of `Curiosity`, and how flat keyword options are told apart from the reward's own. Knows no torch."""
+"""Settings of `Curiosity`, and the split of flat keyword options into these and the reward's own. Loads no torch."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class CuriosityConfig:
 
     @property
     def is_full_batch(self) -> bool:
-        """Whether one minibatch is all there is, so that the order of its rows says nothing."""
+        """Whether the one minibatch is the whole batch, so that the order of its rows does not matter."""
         return self.minibatches == 1 and self.update_fraction == 1 and self.minibatch_of == "rows"
 
 
@@ -95,14 +95,14 @@ def split_options(reward: object, options: Mapping[str, Any]) -> tuple[str, Curi
     unknown = [name for name in options if name not in own and name not in theirs]
     hint = HINT if reward == MIX else ""
     wrong = [Problem(name, unknown_name(name, [*own, *theirs], hint)) for name in unknown]
-    mine, mine_wrong = check_fields(own, {k: v for k, v in options.items() if k in own}, "")
-    rest, rest_wrong = check_fields(theirs, {k: v for k, v in options.items() if k in theirs}, "")
-    wrong += mine_wrong + rest_wrong
-    if reward == MIX and "expression" in rest:
-        wrong += [Problem("reward", message) for message in find_problems(rest["expression"])]
+    own_values, own_problems = check_fields(own, {k: v for k, v in options.items() if k in own}, "")
+    reward_values, reward_problems = check_fields(theirs, {k: v for k, v in options.items() if k in theirs}, "")
+    wrong += own_problems + reward_problems
+    if reward == MIX and "expression" in reward_values:
+        wrong += [Problem("reward", message) for message in find_problems(reward_values["expression"])]
     if not wrong:
-        cfg = CuriosityConfig(**mine)
+        cfg = CuriosityConfig(**own_values)
         wrong += problems(dataclasses.asdict(cfg))
         if not wrong:
-            return reward, cfg, rest
+            return reward, cfg, reward_values
     raise ConfigError(wrong)

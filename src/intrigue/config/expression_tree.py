@@ -5,9 +5,9 @@
     schedule(rnd, 1, 0, 100000) + nnmc        a weight that moves from 1 to 0 over 100,000 agent steps
     gate(rnd, nnmc, 0.1)                      rnd where nnmc is above 0.1, else 0
 
-`make_sum` and `make_product` put a tree into its canonical form (numbers folded, nested sums and products flattened), so that two
-ways of writing one thing are one text. `intrigue.config.reward_expression` reads text; `intrigue.rewards.mix`
-evaluates.
+`make_sum` and `make_product` build the canonical form (numbers folded, nested sums and products flattened), so that two
+ways of writing one bonus give one text. `intrigue.config.reward_expression` parses text; `intrigue.rewards.mix`
+evaluates the tree.
 """
 
 from __future__ import annotations

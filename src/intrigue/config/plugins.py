@@ -1,7 +1,7 @@
-"""Plug-in files a user names on the command line.
+"""Plug-in files named on the command line.
 
 A plug-in is Python code and runs as such, so it is taken from the command line only, never from a run folder: `resume`
-of a run that used one must be told the file again.
+of a run that used one needs it again, with --plugin.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ KINDS: dict[str, Registry] = {"reward": REWARDS, "agent": AGENTS, "env": ENVS}  
 
 
 def add_plugin(path: Path) -> None:
-    """Take every reward, agent and environment that the file registers."""
+    """Add every reward, agent and environment that the file registers."""
     path = _existing(path, "--plugin")
     found = 0
     for kind, registry in KINDS.items():
@@ -32,7 +32,7 @@ def add_plugin(path: Path) -> None:
 
 
 def add_selected_plugin(kind: str, selector: str) -> str:
-    """The registered name behind `path/to/file.py` or `path/to/file.py:Class`, with the file taken in."""
+    """The registered name behind `path/to/file.py` or `path/to/file.py:Class`, and adds the file."""
     text, _, class_name = selector.partition(".py:")
     path = _existing(Path(text if text.endswith(".py") else text + ".py"), f"--{kind}")
     declared = _declared(path, kind)
@@ -47,7 +47,7 @@ def add_selected_plugin(kind: str, selector: str) -> str:
 
 
 def plugin_files() -> list[Path]:
-    """Every plug-in file taken in so far."""
+    """Every plug-in file added so far."""
     return sorted({path for registry in KINDS.values() for path in registry.extra_files()})
 
 

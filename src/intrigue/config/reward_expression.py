@@ -34,7 +34,7 @@ from intrigue.registry import Declaration
 from intrigue.rewards.registry import REWARDS
 
 MIX = "mix"
-"""The reward an expression is short for."""
+"""The registered name of the reward that evaluates expressions."""
 HINT = "Options of a part are written inside the expression: nnm(n=7)."
 
 COMBINATORS = {
@@ -46,38 +46,38 @@ FOLDS = {"sum": make_sum, "product": make_product}
 SHAPES = {**{name: f"{name}({', '.join(words)})" for name, words in COMBINATORS.items()}, "sum": "sum(x, …)"}
 SHAPES["product"] = "product(x, …)"
 ACCEPTED = f"Accepted: numbers, + - *, rewards as nnm or nnm(n=7), {', '.join(SHAPES.values())}."
-LENGTH_LIMIT = 2000  # characters; ours: far more than anybody can read, far less than the parser's own limits
+LENGTH_LIMIT = 2000  # characters; ours: far more than one can read, far less than the parser's own limits
 DEPTH_LIMIT = 50  # nested parentheses and signs; ours, for the same reason
 WINDOW = 35  # characters of a long expression shown before and after the place of a problem
-HOLE = Number(1.0)  # stands where something wrong stood, so that the rest is read as well
+HOLE = Number(1.0)  # takes the place of a wrong part, so that parsing continues
 
 
 def parse_reward(text: str) -> tuple[str, dict[str, Any]]:
     """A reward's name and options for what a person wrote: a name as it is, an expression as `mix` of it."""
-    if text in REWARDS.declarations() or not _is_composed(text):
+    if text in REWARDS.declarations() or not _is_expression(text):
         return text, {}
     try:
         return MIX, {"expression": to_text(parse(text))}
     except ConfigError:
-        return MIX, {"expression": text}  # its problems are told with all others, by `find_problems`
+        return MIX, {"expression": text}  # reported with all other problems, by `find_problems`
 
 
 def parse(text: str) -> Node:
     """The tree of an expression. Raises ConfigError with every problem."""
-    found = _Reader(text)
-    if found.problems:
-        raise ConfigError([Problem("reward", message) for message in found.problems])
-    return found.tree
+    reader = _Reader(text)
+    if reader.problems:
+        raise ConfigError([Problem("reward", message) for message in reader.problems])
+    return reader.tree
 
 
 def find_problems(text: str, num_envs: int = 1) -> list[str]:
     """Everything wrong with an expression, the rules of its rewards' own settings included."""
-    found = _Reader(text)
-    if found.problems:
-        return found.problems
+    reader = _Reader(text)
+    if reader.problems:
+        return reader.problems
     return [
         f"{to_text(leaf)}: {message}"
-        for leaf in leaves(found.tree)
+        for leaf in leaves(reader.tree)
         for config in [read_leaf_config(leaf)]
         if hasattr(config, "problems")
         for message in config.problems(num_envs)
@@ -97,7 +97,7 @@ def reward_names_in(reward: str, options: Mapping[str, Any]) -> list[str]:
 
 
 class _Reader:
-    """One expression: its tree and what is wrong with it."""
+    """Parses one expression: its tree and its problems."""
 
     def __init__(self, text: str) -> None:
         self.text = _one_line(text)
@@ -112,10 +112,10 @@ class _Reader:
 
     @property
     def problems(self) -> list[str]:
-        """What is wrong, from left to right."""
-        return [f"{self._around(where)}, character {where}: {message}" for where, message in sorted(self._found)]
+        """Every problem, from left to right."""
+        return [f"{self._excerpt(where)}, character {where}: {message}" for where, message in sorted(self._found)]
 
-    def _around(self, where: int) -> str:
+    def _excerpt(self, where: int) -> str:
         """The text, or as much of it as shows the place."""
         first, last = max(0, where - WINDOW), where + WINDOW
         if len(self.text) <= 2 * WINDOW:
@@ -163,7 +163,7 @@ class _Reader:
             case ast.Call(func=ast.Name(id=name)) if name in FOLDS:
                 return self._fold(node, name, depth)
             case ast.Call(func=ast.Name(id=name)) if name in COMBINATORS:
-                return self._combined(node, name, depth)
+                return self._combinator(node, name, depth)
             case ast.Call(func=ast.Name(id=name)):
                 if node.args:
                     self._wrong(node.args[0], f"options of {name} are given by name, as in nnm(n=7).")
@@ -194,7 +194,7 @@ class _Reader:
             return self._wrong(node, f"{SHAPES[name]} takes one or more parts, without names.")
         return self._finite(node, FOLDS[name]([self._node(each, depth + 1) for each in node.args]))
 
-    def _combined(self, node: ast.Call, name: str, depth: int) -> Node:
+    def _combinator(self, node: ast.Call, name: str, depth: int) -> Node:
         words = COMBINATORS[name]
         given: dict[str | None, ast.expr] = dict(zip(words, node.args, strict=False))
         repeated = any(word.arg in given for word in node.keywords)
@@ -270,8 +270,8 @@ def _python(text: str) -> ast.expr:
         return ast.parse(text, mode="eval").body
 
 
-def _is_composed(text: str) -> bool:
-    """Whether a person meant an expression rather than a name or a file."""
+def _is_expression(text: str) -> bool:
+    """Whether the text is meant as an expression rather than a name or a file."""
     if ".py" in text:
         return False
     try:

@@ -1,4 +1,4 @@
-"""A whole run as one frozen value: resolved from layers, validated as a whole, written as JSON. Knows no torch.
+"""A whole run as one frozen value: resolved from layers, validated as a whole, written as JSON. Loads no torch.
 
     sections   env (id + the family's fields) · pool · agent (name + its fields) · reward (name + its fields) ·
                curiosity · run
@@ -179,7 +179,7 @@ def flatten_json(tree: Any) -> dict[str, Any]:
 
 
 def declaration_of(section: str, name: str) -> Declaration:
-    """What the chosen plug-in of a section says of itself; an environment goes by its family."""
+    """The declaration of the chosen plug-in of a section; of an environment, that of its family."""
     return NAMED[section][0].declaration(split_id(name)[0] if section == "env" else name)
 
 
@@ -220,7 +220,7 @@ def _sort_into(values: dict[str, dict[str, Any]], layer: Mapping[str, Any]) -> l
 
 
 def _check_sections(names: Mapping[str, str], values: dict[str, dict[str, Any]]) -> list[Problem]:
-    """Convert every value in place, fill in defaults, and say all that is wrong."""
+    """Convert every value in place and fill in defaults; returns every problem."""
     problems: list[Problem] = []
     configs: dict[str, Any] = {}
     for section, name in names.items():
@@ -239,16 +239,16 @@ def _check_sections(names: Mapping[str, str], values: dict[str, dict[str, Any]])
     for section, config in PLAIN.items():
         good, wrong = check_fields(fields_of(config), values[section], section)
         problems += wrong
-        fitting = REPLAY_DEFAULTS if section == "curiosity" and from_replay else {}
-        values[section] = {**dataclasses.asdict(config()), **fitting, **good}
+        replay_defaults = REPLAY_DEFAULTS if section == "curiosity" and from_replay else {}
+        values[section] = {**dataclasses.asdict(config()), **replay_defaults, **good}
     if "env" in configs:
         family, name = split_id(names["env"])
         problems += [Problem("env", message) for message in ENVS.get(family).cls.check_name(name)]
     problems += curiosity_config.problems(values["curiosity"], None if from_replay else values["pool"]["num_envs"])
     if from_replay:
         problems += replay_problems(names["agent"], values["curiosity"])
-    crew = pool_config.problems(PoolConfig(**values["pool"]))
-    problems += [Problem(f"pool.{each.path}", each.message) for each in crew]
+    pool_problems = pool_config.problems(PoolConfig(**values["pool"]))
+    problems += [Problem(f"pool.{each.path}", each.message) for each in pool_problems]
     for section, config in configs.items():
         if hasattr(config, "problems"):
             problems += [Problem(section, text) for text in config.problems(values["pool"]["num_envs"])]

@@ -26,7 +26,7 @@ def fields_of(config: type[Any], namespace: Mapping[str, Any] | None = None) -> 
 def check_fields(
     fields: Mapping[str, Any], values: Mapping[str, Any], section: str, hint: str = ""
 ) -> tuple[dict[str, Any], list[Problem]]:
-    """The values converted to their fields' types, and what is wrong with the others; `hint` follows unknown names."""
+    """The values converted to their fields' types, and the problems of the others; `hint` ends errors of unknown names."""
     good: dict[str, Any] = {}
     wrong: list[Problem] = []
     for name, value in values.items():
@@ -42,7 +42,7 @@ def check_fields(
 
 
 def convert(hint: Any, value: Any) -> Any:
-    """The value as the type wants it; text is read as the command line would write it. Raises ValueError."""
+    """The value converted to the type; text is parsed as typed on the command line. Raises ValueError."""
     origin = get_origin(hint)
     if origin is Annotated:
         inner, *extras = get_args(hint)
@@ -64,7 +64,7 @@ def convert(hint: Any, value: Any) -> Any:
 
 
 def describe_type(hint: Any) -> str:
-    """The type in words for help texts."""
+    """The type as help texts print it."""
     origin = get_origin(hint)
     if origin is Annotated:
         inner, *extras = get_args(hint)
