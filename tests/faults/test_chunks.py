@@ -212,7 +212,7 @@ def test_a_chunk_that_changes_between_check_and_use_is_caught(original: Path, tm
 )
 def test_a_hostile_reference_reaches_no_file(reference: object) -> None:
     with pytest.raises(CheckpointError):
-        chunks.referred({"kept": [{chunks.MARK: reference}]})
+        chunks.list_references({"kept": [{chunks.MARK: reference}]})
 
 
 def test_a_disk_that_lies_about_a_chunk_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

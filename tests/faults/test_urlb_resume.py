@@ -106,7 +106,7 @@ def test_kills_lose_nothing(tmp_path, calm):
         kills += process.exitcode != 0
         if out.exists():
             assert checkpoint.verify(out / "checkpoints").ok
-            assert snapshot.problems_of(RunFolder(out)) == []
+            assert snapshot.find_problems(RunFolder(out)) == []
         if (out / "DONE").exists():
             same_end(resume(out, quiet=True), calm)
             finished += 1

@@ -14,7 +14,7 @@ from intrigue.errors import CheckpointError
 def verify(folder: RunDir, json_output: Json = False) -> int:
     """Exit 0 only if the run's selected checkpoint and all its snapshots are whole: every byte as it was written.
 
-    Of a folder of seeds every run is looked at.
+    Of a folder of seeds every run is checked.
 
     Examples:
       intrigue verify runs/maze
@@ -23,13 +23,13 @@ def verify(folder: RunDir, json_output: Json = False) -> int:
     from intrigue.run.seed_folder import seed_runs
 
     seeds = seed_runs(folder)
-    found = {path: _of_seed(path) for path in seeds} or {folder: _verdict(folder)}
-    damaged = [f"{path}: {'; '.join(fields['problems'])}" for path, fields in found.items() if not fields["ok"]]
+    verdicts = {path: _check_seed(path) for path in seeds} or {folder: _check_run(folder)}
+    damaged = [f"{path}: {'; '.join(fields['problems'])}" for path, fields in verdicts.items() if not fields["ok"]]
     if json_output:
-        each = [{"run": str(path), **fields} for path, fields in found.items()]
-        sys.stdout.write(json.dumps({"ok": not damaged, "runs": each} if seeds else found[folder]) + "\n")
+        each = [{"run": str(path), **fields} for path, fields in verdicts.items()]
+        sys.stdout.write(json.dumps({"ok": not damaged, "runs": each} if seeds else verdicts[folder]) + "\n")
     else:
-        for path, fields in found.items():
+        for path, fields in verdicts.items():
             if fields["ok"]:
                 sys.stdout.write(f"{path}: the checkpoint of step {fields['step']} is whole\n")
     if damaged:
@@ -37,22 +37,22 @@ def verify(folder: RunDir, json_output: Json = False) -> int:
     return 0
 
 
-def _of_seed(folder: Path) -> dict[str, Any]:
-    """The verdict on one of several: where there is nothing to look at, the others are still looked at."""
+def _check_seed(folder: Path) -> dict[str, Any]:
+    """The verdict on one of several; one without checkpoints does not keep the others from being checked."""
     try:
-        return _verdict(folder)
+        return _check_run(folder)
     except CheckpointError as error:
         return {"ok": False, "step": None, "problems": [str(error)]}
 
 
-def _verdict(folder: Path) -> dict[str, Any]:
+def _check_run(folder: Path) -> dict[str, Any]:
     from intrigue.run.checkpoint import verify as check
-    from intrigue.run.checkpoint.snapshot import problems_of
+    from intrigue.run.checkpoint.snapshot import find_problems
     from intrigue.run.folder import open_run
 
     run = open_run(folder)
     verdict = check(run.checkpoints)
-    problems = [*verdict.problems, *problems_of(run)]
+    problems = [*verdict.problems, *find_problems(run)]
     return {"ok": not problems, "step": verdict.step, "problems": problems}
 
 

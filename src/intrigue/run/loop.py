@@ -1,6 +1,6 @@
-"""The loop around training: note, show, save, stop; the same for one run and for several that step together.
+"""The loop around training: log, evaluate, checkpoint, stop; for one run, and for several that train together.
 
-At which steps a run is looked at: log lines, checkpoints, evaluations, snapshots, its last step.
+Training synchronises with it at `next_stop`: the next log line, checkpoint, evaluation, snapshot or the last step.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ def next_mark(step: int, every: Iterable[int], marks: Iterable[int]) -> int:
 
 
 def next_stop(cfg: RunConfig, step: int, log_every: int, last: int) -> int:
-    """Where a run at `step` that writes a line every so many steps is looked at next, at the latest at `last`.
+    """The next step after `step` at which training synchronises; at the latest `last`.
 
-    Environments step together, so a run may reach it with up to one step of each beyond.
+    Environments step together, so a run may pass it by up to one step of each.
     """
     run = cfg.run
     return next_mark(step, (log_every, run.checkpoint_every, run.eval_every), (*run.snapshots, last))
@@ -40,19 +40,19 @@ def next_stop(cfg: RunConfig, step: int, log_every: int, last: int) -> int:
 def run_loop(
     runs: Sequence[RunSession], stop: StopRequest, place: Path, *, quiet: bool, until: int | None = None
 ) -> None:
-    """Train runs that are at one step to their last, or to `until`; `place` is what `intrigue resume` takes up.
+    """Train runs that are at the same step to their last, or to `until`; `place` is the path to resume from.
 
-    They have equal settings but for their seeds, and are saved at the same steps, the last of all among them.
+    Their settings differ in the seed alone. They are checkpointed at the same steps, the last one included.
 
     Raises:
-        Interrupted: a signal came; all are saved at the same step.
-        RunError: one failed, and all stopped.
+        Interrupted: a signal arrived; all were saved at the same step.
+        RunError: one failed, and all were stopped.
     """
     cfg, step, frames = runs[0].cfg, runs[0].step, runs[0].parts.collector.pool.frames_per_step
     last = cfg.run.steps if until is None else min(until, cfg.run.steps)
     every = cfg.run.checkpoint_every
 
-    def stops(step: int) -> int:
+    def next_sync(step: int) -> int:
         return step + 1 if stop else next_stop(cfg, step, runs[0].log_every, last)
 
     with (
@@ -60,12 +60,12 @@ def run_loop(
         contextlib.ExitStack() as stack,
     ):
         use_products(cfg.run.products)
-        stack.callback(use_products, "float32")  # so that nothing else in this process takes what a run chose
+        stack.callback(use_products, "float32")  # the process-wide setting must not outlive the run
         _print_header(runs, console)
         stack.enter_context(_explain_failure(runs, place))
         for run in runs:
             stack.enter_context(run.timing())
-        for progresses in train_all([run.parts for run in runs], cfg.curiosity.warmup_steps, stops):
+        for progresses in train_all([run.parts for run in runs], cfg.curiosity.warmup_steps, next_sync):
             before, step = step, progresses[0].step
             shown = []
             for run, progress in zip(runs, progresses, strict=True):
@@ -83,12 +83,12 @@ def run_loop(
 
 
 def mean_metrics(rows: Sequence[Metrics]) -> Metrics:
-    """The mean of each figure over the rows that have it as a number."""
+    """The mean of each metric over the rows in which it is not NaN."""
     if len(rows) == 1:
         return rows[0]
     names = list(dict.fromkeys(name for row in rows for name in row))
-    found = {name: [row[name] for row in rows if name in row and row[name] == row[name]] for name in names}
-    return {name: sum(values) / len(values) for name, values in found.items() if values}
+    columns = {name: [row[name] for row in rows if name in row and row[name] == row[name]] for name in names}
+    return {name: sum(values) / len(values) for name, values in columns.items() if values}
 
 
 def _print_header(runs: Sequence[RunSession], console: Console) -> None:
@@ -115,7 +115,7 @@ def _name_seed(run: RunSession, runs: Sequence[RunSession]) -> contextlib.Abstra
 
 @contextlib.contextmanager
 def _explain_failure(runs: Sequence[RunSession], place: Path) -> Iterator[None]:
-    """A scope whose failures say how far the runs came and what is left of them."""
+    """A scope in which RunErrors also say at which step the runs stopped and which checkpoints are intact."""
     try:
         yield
     except RunError as error:

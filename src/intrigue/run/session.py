@@ -1,4 +1,4 @@
-"""A run under way: its folder and parts, what it writes down, when its weights are kept and its policy is played."""
+"""An open run: its folder and parts, its journal, snapshots and evaluations, its checkpoints."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from intrigue.types import Metrics, Progress
 
 
 class Stopwatch:
-    """Seconds that are counted while it runs."""
+    """Counts the seconds in which it runs."""
 
     def __init__(self, seconds: float) -> None:
         self._before, self._since = seconds, 0.0
@@ -30,12 +30,12 @@ class Stopwatch:
 
     @property
     def seconds(self) -> float:
-        """All counted so far."""
+        """Seconds counted so far."""
         return self._before + (time.monotonic() - self._since if self._runs else 0.0)
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
-        """Count from here on."""
+        """A scope whose seconds are counted."""
         self._since, self._runs = time.monotonic(), True
         try:
             yield
@@ -44,7 +44,7 @@ class Stopwatch:
 
 
 class RunSession:
-    """One run from where its parts stand; it closes them. Results beyond that step are cut off its tables."""
+    """One run, open from the current step of its parts, which it closes. Rows beyond that step are cut off its tables."""
 
     def __init__(self, folder: RunFolder, parts: AnyParts, cfg: RunConfig, wall_seconds: float = 0.0) -> None:
         self.folder, self.parts, self.cfg = folder, parts, cfg
@@ -64,7 +64,7 @@ class RunSession:
             failed.pop_all()
 
     def timing(self) -> AbstractContextManager[None]:
-        """The time in which the run counts its seconds; while it waits for others it does not."""
+        """A scope that counts as the run's wall time; waiting for other seeds does not."""
         return self._clock.running()
 
     @property
@@ -74,22 +74,22 @@ class RunSession:
 
     @property
     def notes(self) -> list[str]:
-        """What was cut off the tables, in words."""
+        """A note on each table that was truncated."""
         return self._journal.notes
 
     def pop_warnings(self) -> list[str]:
-        """Which copies of the metrics failed since the last call."""
+        """A warning for each logger that failed since the last call."""
         return self._loggers.pop_warnings()
 
     def record(self, progress: Progress) -> Metrics:
-        """Write down what happened since the last call, keep and play what fell due; the figures worth showing.
+        """Log the progress since the last call; take the snapshots and run the evaluation that are due; metrics to show.
 
-        However far apart two calls are, each mark between them is honoured once.
+        However far apart two calls are, each snapshot step between them is taken once.
         """
         before, self.step = self.step, progress.step
         seconds = self._clock.seconds
         shown = self._journal.record(progress, self.parts.collector.coverage(), seconds)
-        for mark in snapshot.due(self.cfg.run.snapshots, before, self.step):
+        for mark in snapshot.steps_passed(self.cfg.run.snapshots, before, self.step):
             state = collect_weights(self.cfg, self.parts)
             snapshot.save(self.folder, mark, state, self.cfg.digest(), self.step)
         if self._evaluator.due(before, self.step):
@@ -97,19 +97,19 @@ class RunSession:
         return shown
 
     def save(self) -> None:
-        """A checkpoint, and before it all it counts."""
+        """Flush the tables, then write a checkpoint."""
         self._journal.sync()
         save_state(self.folder, self.parts, self.cfg, wall_seconds=self._clock.seconds)
 
     def finish(self) -> Run:
-        """Say on disk that the run reached its last step; nothing more happens to it."""
+        """Close the run and mark it as one that reached its last step."""
         self._open.close()
         run = mark_finished(self.folder, self.cfg, self.step)
-        self._close_loggers(complete=True)  # after all else: what is sent far away may take its time
+        self._close_loggers(complete=True)  # last, because uploads may take long
         return run
 
     def close(self) -> None:
-        """Let go of tables, environments and copies; may be called again."""
+        """Close tables, environments and loggers; may be called again."""
         self._open.close()
         self._close_loggers(complete=False)
 
@@ -120,7 +120,7 @@ class RunSession:
 
 
 def save_state(folder: RunFolder, parts: AnyParts, cfg: RunConfig, wall_seconds: float) -> None:
-    """A checkpoint of the parts as they are."""
+    """Write a checkpoint of the parts."""
     checkpoint.save(
         folder.checkpoints,
         parts.collector.step_count,
@@ -132,6 +132,6 @@ def save_state(folder: RunFolder, parts: AnyParts, cfg: RunConfig, wall_seconds:
 
 
 def mark_finished(folder: RunFolder, cfg: RunConfig, step: int) -> Run:
-    """The run, which is marked as one that reached its last step."""
+    """Mark a run as one that reached its last step."""
     mark_done(folder, step, checkpoint.digest(folder.checkpoints))
     return Run(folder.path, cfg, step)

@@ -53,7 +53,7 @@ from intrigue.run.checkpoint.verify import (
 )
 from intrigue.state import State
 
-READ_ATTEMPTS = 5  # times to look again when a live run retires the folder under a reader
+READ_ATTEMPTS = 5  # reads before giving up; a live run may remove the folder that is being read
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ def save(folder: Path, step: int, state: State, *, config_digest: str, meta: Map
         temporary = atomic.temporary_path(folder / folder_name(step))
         try:
             written = _write(temporary, step, state, config_digest, meta)
-            path = _place(folder, step, written)
+            path = _find_equal(folder, step, written)
             if path is None:
                 path = _publish(folder, step, temporary)
             else:
@@ -91,13 +91,13 @@ def save(folder: Path, step: int, state: State, *, config_digest: str, meta: Map
         except BaseException:
             atomic.discard_folder(temporary)
             raise
-        _retire(folder, path, keep)
-        chunks.sweep(folder, list_checkpoints(folder))
+        _remove_older(folder, path, keep)
+        chunks.remove_unreferenced(folder, list_checkpoints(folder))
     return path
 
 
 def load(folder: Path, *, on_skip: Callable[[str], None]) -> Checkpoint:
-    """The newest whole checkpoint; each damaged newer one is named through `on_skip`.
+    """The newest whole checkpoint; each damaged newer one is reported to `on_skip`.
 
     Raises:
         NewerFormat: the newest was written by a later version of this package.
@@ -105,19 +105,19 @@ def load(folder: Path, *, on_skip: Callable[[str], None]) -> Checkpoint:
     """
     skipped: dict[str, None] = {}
     for _ in range(READ_ATTEMPTS):
-        retired = False
+        removed = False
         for path in reversed(list_checkpoints(folder)):
             checkpoint, problems = examine(path, keep=True)
             if checkpoint is not None:
                 return checkpoint
-            if not path.exists():  # retired by the live run while we read: look again
-                retired = True
+            if not path.exists():  # removed by the live run meanwhile
+                removed = True
                 break
             message = f"checkpoint {path} is damaged and was passed over: {'; '.join(problems)}"
             if message not in skipped:
                 skipped[message] = None
                 on_skip(message)
-        if not retired:
+        if not removed:
             break
     raise CheckpointError(
         f"no whole checkpoint in {folder} ({len(skipped)} damaged). Nothing was started from scratch; "
@@ -154,7 +154,7 @@ def digest(folder: Path) -> str:
 
 
 def quarantine_damaged(folder: Path) -> list[Path]:
-    """New places of the damaged checkpoints that were newer than the newest whole one; they are kept to be looked at.
+    """Rename the damaged checkpoints that are newer than the newest whole one, for inspection; returns their new paths.
 
     Only the holder of the run's lock may call this. Nothing is moved when no checkpoint is whole.
     """
@@ -167,7 +167,7 @@ def quarantine_damaged(folder: Path) -> list[Path]:
 
 
 def clean_leftovers(folder: Path) -> list[Path]:
-    """What was removed of unfinished saves and unfinished removals. Only the holder of the run's lock may call this."""
+    """Remove unfinished saves and removals; returns their paths. Only the holder of the run's lock may call this."""
     prefixes = (atomic.TEMPORARY_PREFIX, atomic.TRASH_PREFIX)
     leftovers = [path for path in list_folder(folder) if path.name.startswith(prefixes)]
     with disk.storage_errors(folder):
@@ -181,7 +181,7 @@ def clean_leftovers(folder: Path) -> list[Path]:
 
 def size_bytes(state: State) -> int:
     """Bytes of all arrays in the state that are not on disk: a lower bound of what a checkpoint of it needs there."""
-    arrays = _split(chunks.without(state))[1]
+    arrays = _split(chunks.strip_chunks(state))[1]
     own = sum(tensorfile.describe(name, array).length for name, array in arrays.items())
     return own + chunks.unwritten_bytes(state)
 
@@ -222,15 +222,15 @@ def _write(temporary: Path, step: int, state: State, config_digest: str, meta: M
     return parse(listed)
 
 
-def _read_back(path: Path, meant: Seal) -> None:
+def _read_back(path: Path, expected: Seal) -> None:
     found = tensorfile.hash_file(path)
-    if found != meant:
+    if found != expected:
         raise StorageError(
-            f"{path} came back from the disk changed: {describe_difference(meant, found)}. The disk cannot be trusted."
+            f"{path} came back from the disk changed: {describe_difference(expected, found)}. The disk cannot be trusted."
         )
 
 
-def _place(folder: Path, step: int, written: Manifest) -> Path | None:
+def _find_equal(folder: Path, step: int, written: Manifest) -> Path | None:
     """The whole checkpoint of this step with equal content, if any; damaged ones of this step are set aside."""
     equal = None
     for path in list_checkpoints(folder):
@@ -259,7 +259,7 @@ def _publish(folder: Path, step: int, temporary: Path) -> Path:
     return path
 
 
-def _retire(folder: Path, newest: Path, keep: int) -> None:
+def _remove_older(folder: Path, newest: Path, keep: int) -> None:
     """Remove earlier generations of this step and all but the newest `keep` checkpoints up to it."""
     older = [path for path in list_checkpoints(folder) if step_and_generation(path) < step_and_generation(newest)]
     superseded = [path for path in older if step_and_generation(path)[0] == step_and_generation(newest)[0]]

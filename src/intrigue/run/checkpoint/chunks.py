@@ -4,7 +4,7 @@
 
 A checkpoint names the chunks it needs in its state, by name, length and SHA-256, so its digest covers them. A file is
 written under a temporary name, flushed, read back and only then renamed; no file that has a name is ever written to.
-Chunks go when no checkpoint that is kept names them, after the last that did is gone.
+A chunk is removed when no kept checkpoint names it any more, after the last one that did.
 """
 
 from __future__ import annotations
@@ -41,25 +41,25 @@ def unwritten_bytes(state: State) -> int:
 
 def store(folder: Path, state: State) -> State:
     """The state with a reference in place of every chunk, each of which lies in a file below `folder` now."""
-    return _exchanged(state, lambda chunk: {MARK: _fields(_stored(folder / FOLDER, chunk))})
+    return _replace_chunks(state, lambda chunk: {MARK: _make_reference(_store_chunk(folder / FOLDER, chunk))})
 
 
-def without(state: State) -> State:
-    """The state with nothing in place of its chunks: what a checkpoint itself has to hold."""
-    return _exchanged(state, lambda chunk: None)
+def strip_chunks(state: State) -> State:
+    """The state with None in place of its chunks: what the checkpoint itself has to hold."""
+    return _replace_chunks(state, lambda chunk: None)
 
 
-def referred(tree: Any) -> list[StoredAs]:
+def list_references(tree: Any) -> list[StoredAs]:
     """The chunks that the tree of a checkpoint names.
 
     Raises:
         CheckpointError: a reference is not one that `store` writes.
     """
-    return [_checked(node[MARK]) for node in _nodes(tree) if set(node) == {MARK}]
+    return [_parse_reference(node[MARK]) for node in _nodes(tree) if set(node) == {MARK}]
 
 
-def problems_of(folder: Path, needed: Sequence[StoredAs]) -> list[str]:
-    """What is wrong with the files of these chunks, each named."""
+def find_problems(folder: Path, needed: Sequence[StoredAs]) -> list[str]:
+    """Every problem with the files of these chunks, with the file's name."""
     problems = []
     for stored in needed:
         path = folder / FOLDER / stored.name
@@ -70,19 +70,19 @@ def problems_of(folder: Path, needed: Sequence[StoredAs]) -> list[str]:
     return problems
 
 
-def restored(tree: Any, folder: Path) -> Any:
+def restore(tree: Any, folder: Path) -> Any:
     """The tree with a chunk that can be read in place of every reference."""
     if isinstance(tree, dict):
         if set(tree) == {MARK}:
-            stored = _checked(tree[MARK])
+            stored = _parse_reference(tree[MARK])
             path = folder / FOLDER / stored.name
             return StoredChunk(stored, lambda: _read(path, stored, keep=True))
-        return {key: restored(value, folder) for key, value in tree.items()}
-    return [restored(value, folder) for value in tree] if isinstance(tree, list) else tree
+        return {key: restore(value, folder) for key, value in tree.items()}
+    return [restore(value, folder) for value in tree] if isinstance(tree, list) else tree
 
 
-def sweep(folder: Path, kept: Sequence[Path]) -> list[Path]:
-    """The chunk files removed: those that no checkpoint of `kept` names. None if one of them cannot be asked."""
+def remove_unreferenced(folder: Path, kept: Sequence[Path]) -> list[Path]:
+    """Remove the chunk files that no checkpoint of `kept` names; nothing if one of these cannot be read."""
     place = folder / FOLDER
     if not place.is_dir():
         return []
@@ -90,7 +90,7 @@ def sweep(folder: Path, kept: Sequence[Path]) -> list[Path]:
     try:
         for path in kept:
             tree = canonical.decode(disk.read_whole(path / STATE, STATE_LIMIT), STATE)
-            needed |= {stored.name for stored in referred(tree)}
+            needed |= {stored.name for stored in list_references(tree)}
     except (CheckpointError, OSError):
         return []
     removed = []
@@ -102,7 +102,7 @@ def sweep(folder: Path, kept: Sequence[Path]) -> list[Path]:
 
 
 def clean_leftovers(folder: Path) -> list[Path]:
-    """What was removed of unfinished writes. Only the holder of the run's lock may call this."""
+    """Remove unfinished writes; returns their paths. Only the holder of the run's lock may call this."""
     place = folder / FOLDER
     names = sorted(os.listdir(place)) if place.is_dir() else []
     leftovers = [place / name for name in names if name.startswith(atomic.TEMPORARY_PREFIX)]
@@ -111,11 +111,11 @@ def clean_leftovers(folder: Path) -> list[Path]:
     return leftovers
 
 
-def _stored(place: Path, chunk: Chunk) -> StoredAs:
-    """Where the chunk lies, written now if it is not there."""
-    known = chunk.stored
-    if known is not None and _length(place / known.name) == known.length:
-        return known
+def _store_chunk(place: Path, chunk: Chunk) -> StoredAs:
+    """The file that holds the chunk, written now if it is not there."""
+    stored = chunk.stored
+    if stored is not None and _length(place / stored.name) == stored.length:
+        return stored
     if not place.is_dir():
         disk.make_folder(place)
     temporary = atomic.temporary_path(place / "chunk")
@@ -176,12 +176,12 @@ def _read(path: Path, stored: StoredAs, *, keep: bool) -> dict[str, Any]:
     return {each.name: tensorfile.to_array(each, reading.contents[each.name], as_numpy=False) for each in kept}
 
 
-def _fields(stored: StoredAs) -> dict[str, Any]:
+def _make_reference(stored: StoredAs) -> dict[str, Any]:
     return {"name": stored.name, "length": stored.length, "sha256": stored.sha256}
 
 
-def _checked(fields: Any) -> StoredAs:
-    """A sealed state may still be hostile: a reference names a file in the one folder, and nothing else."""
+def _parse_reference(fields: Any) -> StoredAs:
+    """A sealed state may still be hostile: a reference may name a file in this one folder, and nothing else."""
     known = isinstance(fields, dict) and set(fields) == set(FIELDS)
     if not known or any(type(fields[name]) is not kind for name, kind in FIELDS.items()):
         raise CheckpointError(f"{STATE} refers to a chunk by something other than name, length and sha256")
@@ -192,12 +192,12 @@ def _checked(fields: Any) -> StoredAs:
     return stored
 
 
-def _exchanged(tree: State, exchange: Callable[[Chunk], Any]) -> State:
+def _replace_chunks(tree: State, exchange: Callable[[Chunk], Any]) -> State:
     if isinstance(tree, Chunk):
         return exchange(tree)
     if isinstance(tree, dict):
-        return {key: _exchanged(value, exchange) for key, value in tree.items()}
-    return [_exchanged(value, exchange) for value in tree] if isinstance(tree, list | tuple) else tree
+        return {key: _replace_chunks(value, exchange) for key, value in tree.items()}
+    return [_replace_chunks(value, exchange) for value in tree] if isinstance(tree, list | tuple) else tree
 
 
 def _chunks_in(tree: State) -> Iterator[Chunk]:

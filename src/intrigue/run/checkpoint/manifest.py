@@ -1,4 +1,4 @@
-"""The last file written into a checkpoint: what it is, and the length and SHA-256 of every member.
+"""The manifest, written last into a checkpoint: format, step, and the length and SHA-256 of every member.
 
     {"format": "intrigue-checkpoint", "version": 1, "step": …, "config_digest": …,
      "members": {name: {"length": …, "sha256": …}}, "meta": {…}, "seal": SHA-256 of all the rest}
@@ -36,7 +36,7 @@ class NewerFormat(CheckpointError):
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a checkpoint says about itself."""
+    """The contents of a manifest."""
 
     step: int
     config_digest: str
@@ -63,7 +63,7 @@ def compose(step: int, config_digest: str, members: Mapping[str, Seal], meta: Ma
         "members": {name: {"length": seal.length, "sha256": seal.sha256} for name, seal in members.items()},
         "meta": dict(meta),
     }
-    content = canonical.encode({**fields, "seal": _seal(fields)}, indent=2)
+    content = canonical.encode({**fields, "seal": _compute_seal(fields)}, indent=2)
     if len(content) > SIZE_LIMIT:
         raise TypeError(
             f"a manifest of {len(content)} bytes is too large; {SIZE_LIMIT} are allowed, so meta must shrink"
@@ -85,10 +85,10 @@ def parse(content: bytes) -> Manifest:
     newer = type(version) is int and version > VERSION
     rest = {key: value for key, value in fields.items() if key != "seal"}
     # Spelling counts too: a file that parses alike but was altered is not what was written.
-    if fields.get("seal") != _seal(rest) or canonical.encode(fields, indent=2) != content:
+    if fields.get("seal") != _compute_seal(rest) or canonical.encode(fields, indent=2) != content:
         guess = f" (or written by a newer intrigue, format {version}; this one reads format {VERSION})" if newer else ""
         found = fields.get("seal")
-        raise CheckpointError(f"{MANIFEST} was altered: seal expected {_seal(rest)}, found {found!r}{guess}")
+        raise CheckpointError(f"{MANIFEST} was altered: seal expected {_compute_seal(rest)}, found {found!r}{guess}")
     if newer:
         raise NewerFormat(
             f"{MANIFEST} was written by a newer intrigue (format {version}); this one reads format {VERSION}. "
@@ -96,15 +96,15 @@ def parse(content: bytes) -> Manifest:
         )
     if version != VERSION:
         raise CheckpointError(f"{MANIFEST} has format version {version!r}; this intrigue reads format {VERSION}")
-    return _checked(fields)
+    return _validate(fields)
 
 
-def _seal(fields: Mapping[str, Any]) -> str:
+def _compute_seal(fields: Mapping[str, Any]) -> str:
     return hashlib.sha256(canonical.encode(fields)).hexdigest()
 
 
-def _checked(fields: dict[str, Any]) -> Manifest:
-    """A sealed file may still be hostile: every type and range is looked at before use."""
+def _validate(fields: dict[str, Any]) -> Manifest:
+    """A sealed file may still be hostile: every type and range is checked before use."""
     if set(fields) != set(FIELDS):
         raise CheckpointError(f"{MANIFEST} has the fields {sorted(fields)}, expected {sorted(FIELDS)}")
     for name, kind in FIELDS.items():
@@ -115,11 +115,11 @@ def _checked(fields: dict[str, Any]) -> Manifest:
     members = fields["members"]
     if set(members) != set(MEMBERS):
         raise CheckpointError(f"{MANIFEST} lists the members {sorted(members)}, expected {sorted(MEMBERS)}")
-    seals = {name: _checked_seal(name, member) for name, member in members.items()}
+    seals = {name: _parse_seal(name, member) for name, member in members.items()}
     return Manifest(fields["step"], fields["config_digest"], seals, fields["meta"])
 
 
-def _checked_seal(name: str, member: Any) -> Seal:
+def _parse_seal(name: str, member: Any) -> Seal:
     if not isinstance(member, dict) or set(member) != {"length", "sha256"}:
         raise CheckpointError(f"{MANIFEST}: member {name} is not described by length and sha256")
     length, sha256 = member["length"], member["sha256"]

@@ -2,11 +2,9 @@
 
     snapshots/<steps, 12 digits>/        as a checkpoint: tensors.safetensors, state.json, manifest.json
 
-A snapshot holds the agent's networks, the reward's, and what they were made for; no optimiser, no replay, no
-environment. It is written as a checkpoint is, and never written again, removed or passed over: a damaged one is an
-error that names it.
-
-What a snapshot holds of the parts of a run: the weights of agent and reward, and what they were made for.
+A snapshot holds the weights of agent and reward and the settings and sizes they were made for; no optimiser, no replay,
+no environment. It is written as a checkpoint is, and never rewritten, removed or skipped: a damaged one is an error
+that names it.
 """
 
 from __future__ import annotations
@@ -33,24 +31,24 @@ FIELDS = {"about", "agent", "reward"}
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A whole snapshot as it was read."""
+    """A whole snapshot."""
 
     path: Path
     mark: int
-    """The steps it was asked for; the run may have gone on by a step of each environment."""
+    """The steps it was set for; the run may have been up to one step of each environment further."""
     about: dict[str, Any]
     agent: dict[str, Any]
     reward: dict[str, Any]
     digest: str
 
 
-def due(marks: Iterable[int], before: int, step: int) -> list[int]:
-    """The marks that were passed between these steps."""
+def steps_passed(marks: Iterable[int], before: int, step: int) -> list[int]:
+    """The marks in (before, step], ascending."""
     return sorted(mark for mark in set(marks) if before < mark <= step)
 
 
 def save(folder: RunFolder, mark: int, state: State, config_digest: str, step: int) -> None:
-    """Keep this state under `mark`, unless it is kept already (a run taken up from before it writes nothing twice)."""
+    """Write this state under `mark`, unless a whole snapshot is there (a resumed run may pass a mark twice)."""
     for path in list_checkpoints(folder.snapshots):
         if step_and_generation(path)[0] == mark and not examine(path, keep=False)[1]:
             return
@@ -58,12 +56,12 @@ def save(folder: RunFolder, mark: int, state: State, config_digest: str, step: i
 
 
 def list_marks(folder: RunFolder) -> list[int]:
-    """The marks there are snapshots of, whole or not."""
+    """The marks of all snapshots, whole or not."""
     return sorted({step_and_generation(path)[0] for path in list_checkpoints(folder.snapshots)})
 
 
-def problems_of(folder: RunFolder) -> list[str]:
-    """What is wrong with the snapshots of a run, each named."""
+def find_problems(folder: RunFolder) -> list[str]:
+    """Every problem of the snapshots of a run, with the snapshot's name."""
     problems = []
     for path in list_checkpoints(folder.snapshots):
         try:
@@ -74,22 +72,22 @@ def problems_of(folder: RunFolder) -> list[str]:
     return problems
 
 
-def load(folder: RunFolder, wanted: int | None) -> Snapshot:
-    """The snapshot of `wanted` steps, or the newest.
+def load(folder: RunFolder, mark: int | None) -> Snapshot:
+    """The snapshot of `mark` steps, or the newest.
 
     Raises:
         ConfigError: there is none; the message lists those there are.
         CheckpointError: it is damaged.
     """
-    known = list_marks(folder)
-    if not known:
+    marks = list_marks(folder)
+    if not marks:
         raise ConfigError(
             f"{folder.path} holds no snapshot to fine-tune from. A run keeps them at the steps that --run.snapshots "
             "names, as the URLB presets do; `intrigue resume` goes on to the next. Nothing was started from scratch."
         )
-    mark = known[-1] if wanted is None else wanted
-    if mark not in known:
-        there = ", ".join(map(str, known))
+    mark = marks[-1] if mark is None else mark
+    if mark not in marks:
+        there = ", ".join(map(str, marks))
         text = f"{folder.path} has no snapshot of {mark} steps. There are: {there}. Nothing was started from scratch."
         raise ConfigError([Problem("--snapshot", text)])
     path = [each for each in list_checkpoints(folder.snapshots) if step_and_generation(each)[0] == mark][-1]
@@ -105,7 +103,7 @@ def load(folder: RunFolder, wanted: int | None) -> Snapshot:
 
 
 def collect_weights(cfg: RunConfig, parts: AnyParts) -> State:
-    """The state that `intrigue.run.checkpoint.snapshot` keeps."""
+    """The state of a snapshot: weights of agent and reward, and the settings and sizes they were made for."""
     tree = cfg.to_json()
     spaces = with_skills(parts.collector.pool.spaces, parts.curiosity.skills)
     return {
@@ -122,7 +120,7 @@ def collect_weights(cfg: RunConfig, parts: AnyParts) -> State:
 
 
 def describe_spaces(spaces: Spaces) -> dict[str, object]:
-    """Sizes of what a policy reads and gives, as JSON."""
+    """Sizes of observations, actions and skills, as JSON."""
     return {
         "obs": {"kind": spaces.obs.kind, "shape": list(spaces.obs.shape)},
         "action": {"kind": spaces.action.kind, "width": spaces.action.width},

@@ -65,7 +65,7 @@ class Seal:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One array in a file: where it is from and how to read it."""
+    """One array in a file: its name and how to read it."""
 
     name: str
     code: str
@@ -125,7 +125,7 @@ def to_array(entry: Entry, content: Bytes, *, as_numpy: bool) -> Any:
 
 
 def write(path: Path, arrays: Mapping[str, Any]) -> Seal:
-    """Write a new file of these arrays to the device; returns the seal of what was meant to be written.
+    """Write a new file of these arrays to the device; returns the seal of the intended content.
 
     Raises:
         TypeError: an array of a type that cannot be stored, before the file exists.
@@ -151,7 +151,7 @@ def write(path: Path, arrays: Mapping[str, Any]) -> Seal:
 
 
 def read(path: Path, *, keep: bool) -> Reading:
-    """Everything in a file, its arrays only if `keep`; a layout problem is returned beside the seal, not raised.
+    """Everything in a file, its arrays only if `keep`; a layout problem is returned with the seal, not raised.
 
     Raises:
         CheckpointError: not a plain file, or the device refused to give it.
@@ -241,7 +241,7 @@ def _read_entries(file: FileIO, file_length: int, hasher: Hasher) -> list[Entry]
     if not isinstance(fields, dict):
         raise CheckpointError("header is not an object")
     fields.pop(RESERVED, None)
-    placed = sorted((_checked_span(name, field), name) for name, field in fields.items())
+    placed = sorted((_validate_span(name, field), name) for name, field in fields.items())
     entries, offset = [], 0
     for (start, end), name in placed:
         if start != offset:
@@ -266,7 +266,7 @@ def _is_size(value: Any) -> bool:
     return type(value) is int and 0 <= value < 2**63
 
 
-def _checked_span(name: str, field: Any) -> tuple[int, int]:
+def _validate_span(name: str, field: Any) -> tuple[int, int]:
     """Start and end of one array after every type in its header field was checked."""
     if not isinstance(field, dict) or set(field) != {"dtype", "shape", "data_offsets"}:
         raise CheckpointError(f"array {name!r} is not described by dtype, shape and data_offsets")

@@ -1,4 +1,4 @@
-"""What a checkpoint folder holds, looked at without trusting it: names, files, seals, and how its members fit together.
+"""Read a checkpoint folder without trusting it: names, files, seals, and how its members fit together.
 
 A folder passes only if it holds exactly the three plain files, each of the length and SHA-256 the manifest states, the
 manifest is sealed and fits the folder's name, the arrays are exactly those the state refers to, and every chunk it
@@ -40,7 +40,7 @@ _PUBLISHED = re.compile(rf"(\d{{{STEP_DIGITS}}})(?:-(\d{{1,6}}))?", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A whole checkpoint as it was read."""
+    """A whole checkpoint."""
 
     path: Path
     step: int
@@ -67,7 +67,7 @@ def step_and_generation(path: Path) -> tuple[int, int]:
 
 
 def list_folder(folder: Path) -> list[Path]:
-    """What is in a folder, by name; nothing if it does not exist."""
+    """The entries of a folder, by name; none if it does not exist."""
     try:
         return [folder / name for name in sorted(os.listdir(folder))]
     except FileNotFoundError:
@@ -114,7 +114,7 @@ def examine(path: Path, *, keep: bool) -> tuple[Checkpoint | None, list[str]]:
         tree = _read_state(path, manifest, problems)
         reading = _read_tensors(path, manifest, problems, keep=keep)
         if tree is not None:
-            problems += chunks.problems_of(path.parent, chunks.referred(tree["tree"]))
+            problems += chunks.find_problems(path.parent, chunks.list_references(tree["tree"]))
     except NewerFormat:
         raise
     except CheckpointError as error:
@@ -126,7 +126,7 @@ def examine(path: Path, *, keep: bool) -> tuple[Checkpoint | None, list[str]]:
     problems += _mismatches(tree, reading)
     if problems:
         return None, problems
-    state = chunks.restored(trees.join(tree["tree"], _arrays(tree, reading)), path.parent) if keep else None
+    state = chunks.restore(trees.join(tree["tree"], _arrays(tree, reading)), path.parent) if keep else None
     return Checkpoint(path, manifest.step, state, manifest.config_digest, manifest.meta), []
 
 
