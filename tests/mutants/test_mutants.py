@@ -200,7 +200,7 @@ MUTANTS = {
     ),
     "evaluations are not copied": Mutant(
         "run/logging/journal.py",
-        "        self._copies.write(step, step * self.frames_per_step, wall_seconds, metrics)\n", "",
+        "        self._loggers.write(step, step * self.frames_per_step, wall_seconds, metrics)\n", "",
         "tests/unit/run/logging/test_loggers.py::test_a_fine_tuning_takes_the_sinks_that_are_here",
     ),
     "a run fails with its copy": Mutant(

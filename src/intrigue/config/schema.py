@@ -26,7 +26,7 @@ def fields_of(config: type[Any], namespace: Mapping[str, Any] | None = None) -> 
 def check_fields(
     fields: Mapping[str, Any], values: Mapping[str, Any], section: str, hint: str = ""
 ) -> tuple[dict[str, Any], list[Problem]]:
-    """The values converted to their fields' types, and the problems of the others; `hint` ends errors of unknown names."""
+    """The values converted to their fields' types, and the problems of the others; `hint` follows unknown names."""
     good: dict[str, Any] = {}
     wrong: list[Problem] = []
     for name, value in values.items():

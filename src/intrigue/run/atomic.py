@@ -1,4 +1,4 @@
-"""Files and folders that are either the old or the new, never something between.
+"""Atomic changes of files and folders: at every instant either the old or the new is there.
 
 file    unique temporary name in the same folder → write → fsync → rename → fsync the folder
 folder  built under a temporary name by the caller → fsync it → rename → fsync the parent
@@ -22,12 +22,12 @@ DAMAGED_PREFIX = ".damaged-"
 
 
 def temporary_path(path: Path) -> Path:
-    """A name in the same folder that nobody else uses and no loader looks at."""
+    """A new unique name in the same folder, which loaders ignore."""
     return path.with_name(f"{TEMPORARY_PREFIX}{uuid.uuid4().hex}")
 
 
 def write_new(path: Path, content: bytes) -> None:
-    """Write a file that did not exist, and see it on the device; the folder is not flushed."""
+    """Write a new file and fsync it; the folder is not flushed."""
     descriptor = disk.open_new(path)
     try:
         disk.write_all(descriptor, content)
@@ -37,7 +37,7 @@ def write_new(path: Path, content: bytes) -> None:
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Replace or create a file in one instant.
+    """Replace or create a file atomically.
 
     Raises:
         StorageError: the disk refused; the former file is as it was.
@@ -81,7 +81,7 @@ def remove_folder(path: Path) -> None:
 
 
 def quarantine(path: Path) -> Path:
-    """The new place of something damaged: out of the way under a name no loader looks at, kept to be looked at."""
+    """Rename something damaged to a name that loaders ignore, for inspection; returns the new path."""
     aside = path.with_name(f"{DAMAGED_PREFIX}{path.name}-{uuid.uuid4().hex[:8]}")
     with disk.storage_errors(path):
         disk.rename(path, aside)

@@ -1,4 +1,4 @@
-"""JSON with one spelling per value: sorted keys, ASCII, and non-finite floats as `{"$float": "nan" | "inf" | "-inf"}`.
+"""JSON with one encoding per value: sorted keys, ASCII, and non-finite floats as `{"$float": "nan" | "inf" | "-inf"}`.
 
 Equal trees give equal bytes, so that bytes can be hashed; what is read back is equal to what was written (lists for
 tuples, keys in sorted order).
@@ -23,7 +23,9 @@ def encode(tree: Any, *, indent: int | None = None) -> bytes:
         TypeError: a value or key JSON cannot carry.
     """
     separators = (",", ":") if indent is None else (",", ": ")
-    return json.dumps(_mark(tree), sort_keys=True, allow_nan=False, indent=indent, separators=separators).encode()
+    return json.dumps(
+        _encode_floats(tree), sort_keys=True, allow_nan=False, indent=indent, separators=separators
+    ).encode()
 
 
 def decode(content: bytes, name: str) -> Any:
@@ -33,27 +35,27 @@ def decode(content: bytes, name: str) -> Any:
         CheckpointError: not JSON, or nested beyond reason; the message starts with `name`.
     """
     try:
-        return json.loads(content, object_pairs_hook=_unmark, parse_constant=_refuse)
+        return json.loads(content, object_pairs_hook=_decode_object, parse_constant=_refuse)
     except RecursionError as error:
         raise CheckpointError(f"{name} is nested too deeply") from error
     except ValueError as error:
         raise CheckpointError(f"{name} is not valid JSON: {error}") from error
 
 
-def _mark(tree: Any) -> Any:
+def _encode_floats(tree: Any) -> Any:
     if isinstance(tree, float) and not math.isfinite(tree):
         return {FLOAT_MARK: repr(float(tree))}
     if isinstance(tree, dict):
         for key in tree:
             if not isinstance(key, str) or key == FLOAT_MARK:
                 raise TypeError(f"key {key!r} must be a string other than {FLOAT_MARK!r}")
-        return {key: _mark(value) for key, value in tree.items()}
+        return {key: _encode_floats(value) for key, value in tree.items()}
     if isinstance(tree, (list, tuple)):
-        return [_mark(value) for value in tree]
+        return [_encode_floats(value) for value in tree]
     return tree
 
 
-def _unmark(pairs: list[tuple[str, Any]]) -> Any:
+def _decode_object(pairs: list[tuple[str, Any]]) -> Any:
     tree = dict(pairs)
     if len(tree) != len(pairs):
         raise ValueError("a key stands twice in one object")

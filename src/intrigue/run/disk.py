@@ -1,4 +1,4 @@
-"""The few system calls that change a run on disk, each in one place, so that every one can be made to fail in a test.
+"""The system calls that change a run on disk, each in one function, so that tests can make every one of them fail.
 
 Test hook: the environment variable INTRIGUE_FAULT = `<scope>:<call>:<n>:<action>` makes the n-th matching call fail.
     scope   a name opened with `fault_scope(...)` (`checkpoint`, `file`, `folder`, `csv`), or `any`
@@ -50,8 +50,8 @@ def reset_faults() -> None:
     _calls_seen.clear()
 
 
-def _planned(call: str) -> str | None:
-    """The action the test hook asks for at this call, if any."""
+def _planned_action(call: str) -> str | None:
+    """The action planned for this call by the test hook, if any."""
     plan = os.environ.get(FAULT_VARIABLE)
     if not plan:
         return None
@@ -67,7 +67,7 @@ def _planned(call: str) -> str | None:
 
 def _hook(call: str) -> str | None:
     """Kill or raise as planned; returns `torn` for the one action that only a write can carry out."""
-    action = _planned(call)
+    action = _planned_action(call)
     if action == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
     if action not in (None, "kill", "torn"):
@@ -124,7 +124,7 @@ def flush_folder(path: Path) -> None:
 
 
 def rename(source: Path, target: Path) -> None:
-    """Give a file or folder its new name, in one instant."""
+    """Rename a file or folder, atomically."""
     _hook("rename")
     os.rename(source, target)
 
@@ -144,7 +144,7 @@ def remove_empty_folder(path: Path) -> None:
 def open_regular(path: Path) -> int:
     """A read descriptor of a plain file; links, pipes, sockets and devices are refused."""
     try:
-        # O_NONBLOCK: opening a named pipe must not wait for somebody to write to it.
+        # O_NONBLOCK: opening a named pipe must not wait for its writer.
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         reason = "is a symbolic link" if error.errno == errno.ELOOP else f"cannot be opened: {error.strerror}"
@@ -178,7 +178,7 @@ def free_bytes(path: Path) -> int | None:
 
 @contextlib.contextmanager
 def storage_errors(path: Path, needed: int | None = None) -> Iterator[None]:
-    """Turn a refusal of the disk into a StorageError that names path, needed and free bytes."""
+    """Turn an OSError into a StorageError that names path, needed and free bytes."""
     try:
         yield
     except FileExistsError:

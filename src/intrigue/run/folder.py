@@ -1,13 +1,11 @@
-"""The run folder: what is in it, how it is born, and how to tell what state it is in.
+"""The run folder: its files, its state, and a run on disk as a value (`Run`).
 
     runs/<name>/  config.json provenance.json metrics.csv episodes.csv eval.csv checkpoints/ snapshots/ report.html
-                  figures/ DONE, and with `run.logging.csv_files` tensorboard/, wandb/ or sinks.json
+                  figures/ DONE, and with `run.logging.trackers` tensorboard/, wandb/ or sinks.json
 
-A run is born whole (`intrigue.run.create`): built as `.<name>.<uuid>.new` beside its final place, its first checkpoint
-included, and then renamed. A kill at any instant leaves either no run folder or a whole one. Nothing inside refers to
-where the folder is, so it can be moved and copied.
-
-A run on disk as a value: where it is, what it was told to do, what it measured.
+A run is created atomically (`intrigue.run.create`): built as `.<name>.<uuid>.new` in the same parent folder, its first
+checkpoint included, and then renamed. A kill at any instant leaves either no run folder or a whole one. Nothing inside
+refers to the folder's path, so it can be moved and copied.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ JSON_LIMIT = 16 * 2**20  # bytes of config.json and the like; ours, far above an
 
 @dataclass(frozen=True, slots=True)
 class RunFolder:
-    """The names of everything in a run folder."""
+    """The paths of everything in a run folder."""
 
     path: Path
 
@@ -63,7 +61,7 @@ class RunFolder:
 
     @property
     def snapshots(self) -> Path:
-        """The weights that `intrigue.run.checkpoint.snapshot` keeps for good."""
+        """Weights kept for fine-tuning (`intrigue.run.checkpoint.snapshot`)."""
         return self.path / "snapshots"
 
     @property
@@ -73,22 +71,22 @@ class RunFolder:
 
     @property
     def tensorboard(self) -> Path:
-        """Where TensorBoard's files are, if asked for."""
+        """TensorBoard's files, if that logger is used."""
         return self.path / "tensorboard"
 
     @property
     def sinks(self) -> Path:
-        """What other trackers know the run by."""
+        """The run's identity with W&B and trackio."""
         return self.path / "sinks.json"
 
     @property
     def report(self) -> Path:
-        """The page."""
+        """The report page."""
         return self.path / "report.html"
 
     @property
     def figures(self) -> Path:
-        """The pictures in the page."""
+        """The report's figures."""
         return self.path / "figures"
 
     @property
@@ -122,9 +120,9 @@ def open_run(path: Path) -> RunFolder:
 
 
 def why_occupied(path: Path) -> str | None:
-    """What stands in the way of a new run at `path`, in words; None when the place is free."""
+    """Why no new run can be created at `path`, as an error text; None when it can."""
     try:
-        return _obstacle(path)
+        return _describe_obstacle(path)
     except (OSError, ValueError) as error:  # a name too long, a NUL byte, a parent that may not be entered
         reason = error.strerror if isinstance(error, OSError) else str(error)
         return f"{str(path)!r} cannot be the path of a run: {reason}; choose another one with --out"
@@ -134,7 +132,7 @@ def _seeds_in(path: Path) -> list[int]:
     return [seed for entry in path.iterdir() if (seed := parse_seed_name(entry.name)) is not None]
 
 
-def _obstacle(path: Path) -> str | None:
+def _describe_obstacle(path: Path) -> str | None:
     try:
         mode = os.lstat(path).st_mode
     except FileNotFoundError:
@@ -158,12 +156,12 @@ def _obstacle(path: Path) -> str | None:
 
 
 def write_config(run: RunFolder, config: Mapping[str, Any]) -> None:
-    """Replace config.json in one instant."""
+    """Replace config.json atomically."""
     _write_json(run.config, config)
 
 
 def write_provenance(run: RunFolder, provenance: Mapping[str, Any]) -> None:
-    """Replace provenance.json in one instant."""
+    """Replace provenance.json atomically."""
     _write_json(run.provenance, provenance)
 
 
@@ -186,12 +184,12 @@ def read_provenance(run: RunFolder) -> dict[str, Any]:
 
 
 def mark_done(run: RunFolder, step: int, digest: str) -> None:
-    """Say that the run reached its last step, and with which state."""
+    """Write the marker of a run that reached its last step, with the digest of its state."""
     _write_json(run.finished, {"step": step, "digest": digest})
 
 
 def clear_done(run: RunFolder) -> None:
-    """The run goes on: it is not finished any more."""
+    """Remove the marker: the run continues."""
     with disk.storage_errors(run.finished):
         if os.path.lexists(run.finished):
             disk.unlink(run.finished)
@@ -234,7 +232,7 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Run:
-    """What `intrigue.train` gives back."""
+    """A run on disk, as `intrigue.train` returns it."""
 
     path: Path
     config: RunConfig

@@ -1,7 +1,7 @@
 """One writer per run folder: an exclusive lock that the kernel releases when its holder dies, however it dies.
 
 The lock is `flock` on `.lock` inside the folder, so it moves with the folder when that is renamed. The file's content
-(JSON: host, pid, since, command) only serves the message to whoever comes second; it is never trusted. The file stays
+(JSON: host, pid, since, command) only serves the error of a second process; it is never trusted. The file stays
 when the lock is released, because removing it would let two holders lock two different files of one name.
 """
 
@@ -25,7 +25,7 @@ LOCK_NAME = ".lock"
 FORMAT = "intrigue-lock"
 CONTENT_LIMIT = 65_536  # bytes read of a lock file; ours, a command line fits
 COMMAND_LIMIT = 4_096  # characters of the command kept for the message
-PATIENCE_SECONDS = 0.5  # how long to wait for a new holder to write who it is, or for a dead one's children to let go
+PATIENCE_SECONDS = 0.5  # wait for a new holder to write its identity, or for a dead one's children to close the file
 
 _held: set[int] = set()
 
@@ -66,7 +66,7 @@ class RunLock:
             except BlockingIOError:
                 os.close(descriptor)
                 if time.monotonic() > deadline or not _is_dead(read_holder(self.path)):
-                    raise ConfigError(self._refusal()) from None
+                    raise ConfigError(self._describe_holder()) from None
                 time.sleep(0.01)  # a child forked at its parent's death has yet to run `_close_in_child`
                 continue
             except OSError as error:
@@ -76,12 +76,12 @@ class RunLock:
                 self._descriptor = descriptor
                 _held.add(descriptor)
             else:
-                os.close(descriptor)  # somebody removed the file between open and lock: lock the one that is there now
-        self._sign()
+                os.close(descriptor)  # the file was replaced between open and lock: lock the new one
+        self._write_holder()
         return self
 
     def release(self) -> None:
-        """Give the lock back; nothing happens if it is not held."""
+        """Release the lock; does nothing if it is not held."""
         if self._descriptor is not None:
             descriptor, self._descriptor = self._descriptor, None
             _held.discard(descriptor)
@@ -102,8 +102,8 @@ class RunLock:
     ) -> None:
         self.release()
 
-    def _sign(self) -> None:
-        """Write who holds the lock. A disk too full for that is no reason to refuse: the lock itself stands."""
+    def _write_holder(self) -> None:
+        """Write who holds the lock. A full disk is no error here: the lock itself is held."""
         assert self._descriptor is not None
         now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
         holder = {
@@ -117,7 +117,7 @@ class RunLock:
             os.ftruncate(self._descriptor, 0)
             os.pwrite(self._descriptor, json.dumps(holder).encode(), 0)
 
-    def _refusal(self) -> str:
+    def _describe_holder(self) -> str:
         deadline = time.monotonic() + PATIENCE_SECONDS
         while not (holder := read_holder(self.path)) and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -132,7 +132,7 @@ class RunLock:
 
 
 def read_holder(path: Path) -> dict[str, Any]:
-    """What a lock file says about its holder; empty when it says nothing that can be read."""
+    """The holder written in a lock file; empty when that cannot be read."""
     try:
         with open(path, "rb") as file:
             fields = json.loads(file.read(CONTENT_LIMIT))

@@ -1,7 +1,7 @@
-"""Names of run folders that are safe in any file system and can be turned back into the text they came from.
+"""Names of run folders that are safe in any file system and can be decoded to the original text.
 
 letters, digits and `_ . = -` stay; `/` becomes `+` (environment ids contain it); every other byte of the UTF-8 text
-becomes `~XX`. A leading `.` or `-` is spelled `~XX` too (hidden files, options), as is the first letter of a name
+becomes `~XX`. A leading `.` or `-` is escaped `~XX` too (hidden files, options), as is the first letter of a name
 some systems reserve (`CON`). Longer texts are cut and end in `~~` and 16 digits of their SHA-256.
 """
 
@@ -20,17 +20,17 @@ _RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)
 
 def safe_name(text: str) -> str:
     """A file name for any text; different texts have different names."""
-    spelled = [_spell(byte) for byte in text.encode("utf-8", "surrogatepass")]
-    if not spelled:
+    escaped = [_escape(byte) for byte in text.encode("utf-8", "surrogatepass")]
+    if not escaped:
         return EMPTY
     if text[0] in ".-" or _RESERVED.fullmatch(text):
-        spelled[0] = f"~{ord(text[0]):02X}"
-    name = "".join(spelled)
+        escaped[0] = f"~{ord(text[0]):02X}"
+    name = "".join(escaped)
     if len(name) <= NAME_LIMIT:
         return name
     mark = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
     kept = ""
-    for piece in spelled:
+    for piece in escaped:
         if len(kept) + len(piece) > NAME_LIMIT - len(mark) - 2:
             break
         kept += piece
@@ -76,7 +76,7 @@ def parse_seed_name(name: str) -> int | None:
     return int(found[1]) if found else None
 
 
-def _spell(byte: int) -> str:
+def _escape(byte: int) -> str:
     if byte == ord("/"):
         return "+"
     return chr(byte) if byte in _PLAIN else f"~{byte:02X}"

@@ -1,6 +1,6 @@
-"""Files and folders that a command is told to write to: what cannot be one is refused before the work begins.
+"""Output paths of commands, checked before the work begins.
 
-Asking leaves nothing behind. Folders that are missing are made when there is something to write.
+The check creates nothing. Missing folders are created when there is something to write.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from intrigue.run.disk import storage_errors
 
 
 def check_file(option: str, path: Path | None) -> list[Problem]:
-    """Why no file can be written there; none where it can, or where none is asked for."""
+    """The problems of writing a file there; none where it can be written, or no path is given."""
     if path is None:
         return []
     if os.path.isdir(path):
@@ -25,7 +25,7 @@ def check_file(option: str, path: Path | None) -> list[Problem]:
 
 
 def check_folder(option: str, path: Path | None) -> list[Problem]:
-    """Why nothing can be written into this folder, which may be missing yet."""
+    """The problems of writing into this folder, which need not exist yet."""
     return [] if path is None else [_problem(option, path, reason) for reason in _folder_reasons(path)]
 
 
@@ -39,7 +39,7 @@ def write_text(path: Path, text: str) -> None:
     """Write a file, and the folders above it where they are missing.
 
     Raises:
-        StorageError: the disk refused all the same, for example because it is full; a former file is as it was.
+        StorageError: the write failed, for example because the disk is full; a former file is unchanged.
     """
     with storage_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -51,11 +51,11 @@ def write_text(path: Path, text: str) -> None:
 
 
 def _folder_reasons(folder: Path) -> list[str]:
-    """What keeps a file from being made in this folder: the nearest folder above that is there decides."""
-    there = next((each for each in (folder, *folder.parents) if os.path.lexists(each)), Path())
-    if not os.path.isdir(there):
-        return [f"{there} is not a folder"]
-    return [] if os.access(there, os.W_OK | os.X_OK) else [f"nothing may be written in {there}"]
+    """Why no file can be created in this folder: the nearest existing folder above decides."""
+    existing = next((each for each in (folder, *folder.parents) if os.path.lexists(each)), Path())
+    if not os.path.isdir(existing):
+        return [f"{existing} is not a folder"]
+    return [] if os.access(existing, os.W_OK | os.X_OK) else [f"nothing may be written in {existing}"]
 
 
 def _problem(option: str, path: Path, reason: str) -> Problem:

@@ -1,4 +1,4 @@
-"""Episodes of the agent that a run folder holds."""
+"""Play episodes with the agent of a run folder."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def play(folder: RunFolder, episodes: int, *, seed: int, greedy: bool, film: boo
         agent.load_train_state(saved.state["agent"])
         agent.settle()
         streams = Streams(derive_seed(seed, "eval"))
-        course = SkillSampler(skills, 1, streams["skill"])
+        sampler = SkillSampler(skills, 1, streams["skill"])
         held = saved.state["collector"]["skills"]["held"]
         if held is not None:  # the one skill that a fine-tuned policy follows
-            course.hold(held)
-        course.start()
+            sampler.hold(held)
+        sampler.start()
         seeds = [derive_seed(seed, "eval", episode) for episode in range(episodes)]
-        return play_episodes(agent, env, course, seeds, streams["eval"], greedy=greedy, film=film)
+        return play_episodes(agent, env, sampler, seeds, streams["eval"], greedy=greedy, film=film)
     finally:
         env.close()

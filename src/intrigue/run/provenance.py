@@ -22,7 +22,7 @@ COMMIT_LENGTHS = (40, 64)  # SHA-1 and SHA-256 object names
 def collect_provenance(
     *, device: torch.device | str, seed: int, threads: int | None = None, plugins: Iterable[Path] = ()
 ) -> dict[str, Any]:
-    """All of it as one JSON object.
+    """The contents of provenance.json.
 
     Raises:
         ConfigError: a plug-in file cannot be read.
@@ -47,7 +47,7 @@ def collect_provenance(
 def read_commit() -> str | None:
     """The git commit of the checkout this package runs from; None when it was installed some other way."""
     root = Path(__file__).resolve().parents[3]
-    # An installed package may sit inside somebody else's checkout; only our own layout counts.
+    # An installed package may lie inside another project's checkout; only our own layout counts.
     if not (root / "src" / "intrigue" / "run" / "provenance.py").is_file():
         return None
     try:

@@ -44,7 +44,7 @@ class Stopwatch:
 
 
 class RunSession:
-    """One run, open from the current step of its parts, which it closes. Rows beyond that step are cut off its tables."""
+    """One run, open from the current step of its parts, which it closes. Later rows are cut off its tables."""
 
     def __init__(self, folder: RunFolder, parts: AnyParts, cfg: RunConfig, wall_seconds: float = 0.0) -> None:
         self.folder, self.parts, self.cfg = folder, parts, cfg
@@ -82,7 +82,7 @@ class RunSession:
         return self._loggers.pop_warnings()
 
     def record(self, progress: Progress) -> Metrics:
-        """Log the progress since the last call; take the snapshots and run the evaluation that are due; metrics to show.
+        """Log the progress since the last call, take due snapshots, run a due evaluation; the metrics to show.
 
         However far apart two calls are, each snapshot step between them is taken once.
         """

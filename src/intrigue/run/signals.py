@@ -2,8 +2,8 @@
 
     SIGINT → exit 130; SIGTERM, and SIGUSR1 and SIGHUP as batch systems send them → exit 143.
 
-The handler only takes a note; the run saves and leaves where it is safe to. A second SIGINT leaves at once: whatever is
-on disk is whole at every instant, so nothing is lost but the steps since the last checkpoint.
+The handler only sets a flag; the run saves and exits at the next safe point. A second SIGINT exits at once: what is on
+disk is whole at every instant, so only the steps since the last checkpoint are lost.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 from intrigue.errors import Interrupted
 
-MEANING = {
+EXIT_SIGNAL = {
     signal.SIGINT: signal.SIGINT,
     signal.SIGTERM: signal.SIGTERM,
     signal.SIGUSR1: signal.SIGTERM,
@@ -27,7 +27,7 @@ RESTORE_TERMINAL = b"\x1b[0m\x1b[?25h\n"  # default colors, cursor shown, a line
 
 
 class StopRequest:
-    """Listens for stop signals while it is entered. Outside the main thread it listens to nothing."""
+    """Catches stop signals inside its context; outside the main thread it catches none."""
 
     def __init__(self) -> None:
         self.signal: signal.Signals | None = None
@@ -37,13 +37,13 @@ class StopRequest:
     def __enter__(self) -> StopRequest:
         if threading.current_thread() is not threading.main_thread():
             return self
-        for number in MEANING:
+        for number in EXIT_SIGNAL:
             former = signal.getsignal(number)
-            # `nohup` asks for hang-ups to be ignored; that wish stands.
+            # `nohup` ignores hang-ups; keep that.
             if number == signal.SIGHUP and former == signal.SIG_IGN:
                 continue
             self._former[number] = former
-            signal.signal(number, self._take_note)
+            signal.signal(number, self._on_signal)
         return self
 
     def __exit__(
@@ -58,22 +58,22 @@ class StopRequest:
         return self.signal is not None
 
     def raise_if_set(self, message: str) -> None:
-        """Leave with the exit code of the signal, if there was one. Call it after the state was saved."""
+        """Raise Interrupted with the exit code of the signal, if one arrived. Call it after the state was saved."""
         if self.signal is not None:
             raise Interrupted(self.signal, f"{self.signal.name}: {message}")
 
-    def _take_note(self, number: int, frame: FrameType | None) -> None:
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if os.getpid() != self._owner:  # a forked child inherited this handler; it has nothing to save
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
             return
         if self.signal is not None and number == signal.SIGINT:
-            _leave_at_once()
+            _exit_now()
         if self.signal is None:
-            self.signal = MEANING[signal.Signals(number)]
+            self.signal = EXIT_SIGNAL[signal.Signals(number)]
 
 
-def _leave_at_once() -> None:
+def _exit_now() -> None:
     try:
         if sys.stderr is not None and os.isatty(2):
             os.write(2, RESTORE_TERMINAL)

@@ -1,4 +1,4 @@
-"""Frames to a film: .gif through Pillow, .mp4 through imageio-ffmpeg, both behind the extra `video`."""
+"""Write frames as a video: .gif with Pillow, .mp4 with imageio-ffmpeg, both in the extra `video`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FRAMES_PER_SECOND = 20  # slow enough to follow a step with the eye
 
 
 def write_video(frames: Sequence[Array], path: Path) -> None:
-    """Write (height, width, 3) uint8 frames as a film of the kind the name ends in; missing folders are made.
+    """Write (height, width, 3) uint8 frames as a video, its format by the suffix; missing folders are created.
 
     Raises:
         ConfigError: there are no frames, or what writes them is not installed.
@@ -25,7 +25,7 @@ def write_video(frames: Sequence[Array], path: Path) -> None:
     if not frames:
         raise ConfigError("this environment cannot be drawn, so there is no film. Leave --video out.")
     write = _write_gif if path.suffix == ".gif" else _write_mp4
-    hidden = temporary_path(path).with_suffix(path.suffix)  # so that a film is whole, or the former one
+    hidden = temporary_path(path).with_suffix(path.suffix)  # renamed when complete
     try:
         with storage_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -226,7 +226,8 @@ def _read_back(path: Path, expected: Seal) -> None:
     found = tensorfile.hash_file(path)
     if found != expected:
         raise StorageError(
-            f"{path} came back from the disk changed: {describe_difference(expected, found)}. The disk cannot be trusted."
+            f"{path} came back from the disk changed: {describe_difference(expected, found)}. "
+            "The disk cannot be trusted."
         )
 
 

@@ -2,7 +2,7 @@
 
 The live line drops parts rather than wrap, from the least to the most important. It is rewritten with a carriage return
 and never hides the cursor, so a killed run leaves the terminal as it was. Text from outside (names, exception texts) is
-printed with its control characters spelled out. A stream that goes away never stops a run.
+printed with its control characters escaped. A closed stream never stops a run.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ HEADLINES: tuple[tuple[str, tuple[str, ...], str], ...] = (
 
 
 def escape_control(text: str) -> str:
-    """The text with everything spelled out that could move the cursor, change colors or reorder what is read."""
-    return "".join(_spell(character) for character in text.expandtabs(4))
+    """The text with every character escaped that could move the cursor, change colors or reorder it."""
+    return "".join(_escape(character) for character in text.expandtabs(4))
 
 
-def _spell(character: str) -> str:
+def _escape(character: str) -> str:
     if character == "\n" or unicodedata.category(character) not in ("Cc", "Cf", "Cs", "Zl", "Zp"):
         return character
     return character.encode("unicode_escape").decode("ascii")
 
 
 class Console:
-    """What a person sees of a run while it is under way."""
+    """Shows the progress of a run."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Console:
         self._rich = RichConsole(file=io.StringIO(), force_terminal=self._live, highlight=False)
         self._usable = self._stream is not None
         self._encoding = getattr(self._stream, "encoding", None) or "utf-8"  # none: a stream of text, not of bytes
-        self._separator = " · " if self._speaks_unicode() else " | "
+        self._separator = " · " if self._supports_unicode() else " | "
         self._marks: collections.deque[tuple[float, int]] = collections.deque()
         self._drawn_at = -math.inf
         self._line_shown = False
@@ -73,7 +73,7 @@ class Console:
         self._latest_drawn = False
 
     def update(self, step: int, frame: int, metrics: Mapping[str, float]) -> None:
-        """Show where the run stands, if it is time to."""
+        """Show the progress, unless the line was drawn a moment ago."""
         known = self._latest[2] if self._latest else {}
         self._latest = (step, frame, {**known, **{name: value for name, value in metrics.items() if value == value}})
         self._latest_drawn = False
@@ -95,7 +95,7 @@ class Console:
             self._draw(self._clock())
 
     def close(self) -> None:
-        """Show where the run ended, and leave the cursor on a line of its own."""
+        """Show the final progress, and leave the cursor on a line of its own."""
         if self._latest is not None and not self._latest_drawn:
             self._draw(self._clock())
         if self._line_shown:
@@ -113,14 +113,14 @@ class Console:
             return
         self._erase()
         # The last column stays free: some terminals wrap when it is written.
-        self._emit(self._fitted(parts, self._width() - 1), end="")
+        self._emit(self._fit_line(parts, self._width() - 1), end="")
         self._line_shown = True
 
     def _parts(self) -> list[tuple[int, str]]:
         """(place in the line, text), the most important first."""
         assert self._latest is not None
         step, frame, metrics = self._latest
-        parts = [(0, f"{self._share(step):4.0%}"), (1, f"{step:,}/{self._total:,} steps{self._times()}")]
+        parts = [(0, f"{self._fraction_done(step):4.0%}"), (1, f"{step:,}/{self._total:,} steps{self._seed_count()}")]
         rate = self._rate()
         if rate is not None:
             parts.append((3, f"{_short(rate * self._seeds)} steps/s"))
@@ -134,7 +134,7 @@ class Console:
             parts.append((2, f"{frame:,} frames"))
         return parts
 
-    def _fitted(self, parts: list[tuple[int, str]], width: int) -> Text:
+    def _fit_line(self, parts: list[tuple[int, str]], width: int) -> Text:
         """As many parts as fit, and the bar if there is still room."""
         chosen: list[tuple[int, str]] = []
         for part in parts:
@@ -143,9 +143,9 @@ class Console:
         line = Text(self._separator.join(text for _, text in sorted(chosen)), no_wrap=True)
         if len(line) + BAR_WIDTH + 1 <= width:
             assert self._latest is not None
-            filled = round(BAR_WIDTH * self._share(self._latest[0]))
+            filled = round(BAR_WIDTH * self._fraction_done(self._latest[0]))
             bar = Text("━" * filled, style="cyan") + Text("━" * (BAR_WIDTH - filled), style="bright_black")
-            if not self._speaks_unicode() or self._rich.no_color:
+            if not self._supports_unicode() or self._rich.no_color:
                 bar = Text("#" * filled + "-" * (BAR_WIDTH - filled))
             line = bar + Text(" ") + line
         return line
@@ -157,17 +157,17 @@ class Console:
         except (OSError, ValueError):
             return self._rich.width
 
-    def _times(self) -> str:
+    def _seed_count(self) -> str:
         return f" of {self._seeds} seeds" if self._seeds > 1 else ""
 
-    def _share(self, step: int) -> float:
+    def _fraction_done(self, step: int) -> float:
         return min(1.0, step / self._total) if self._total > 0 else 1.0
 
     def _rate(self) -> float | None:
         (start, first), (end, last) = self._marks[0], self._marks[-1]
         return (last - first) / (end - start) if end > start and last > first else None
 
-    def _speaks_unicode(self) -> bool:
+    def _supports_unicode(self) -> bool:
         return self._encoding.lower().startswith("utf")
 
     def _erase(self) -> None:
@@ -196,7 +196,7 @@ def _short(rate: float) -> str:
 
 
 def _duration(seconds: float) -> str:
-    if seconds >= 360_000_000:  # more than ten years of seconds is no forecast
+    if seconds >= 360_000_000:  # ten years and more
         return "very long"
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)

@@ -1,16 +1,14 @@
-"""The text format of metrics.csv and episodes.csv: read, checked, and cut back to a checkpoint.
+"""metrics.csv, episodes.csv and eval.csv: written row by row, read and checked, truncated to a checkpoint.
 
-    header\n  row\n  row\n …        columns without quoting; the first is `step`, which never falls; an empty cell is
+    header\n  row\n  row\n …        columns without quoting; the first is `step`, never decreasing; an empty cell is
                                     "not measured", `nan` is a measured NaN
 
-A file whose writer was killed may end in a torn line, one without its newline: readers drop it and say so. Any other
-line that does not fit is damage, reported with its number.
+A file whose writer was killed may end in a torn line, one without its newline: readers drop it with a note. Any other
+malformed line is damage, reported with its number.
 
-Where a run's numbers go: metrics.csv, episodes.csv and eval.csv; `intrigue.run.logging.loggers` knows other places.
-
-Rows are appended whole, one write each; nothing is rewritten except when a new metric widens the table, and then in one
-instant. `sync` makes everything so far durable; the driver calls it before each checkpoint, so that a checkpoint never
-knows more than the tables beside it.
+Rows are appended whole, one write each; a file is only rewritten, atomically, when a new metric adds a column. `sync`
+makes all rows durable; a run calls it before each checkpoint, so that the tables are never behind the checkpoint.
+`intrigue.run.logging.loggers` sends the same rows elsewhere.
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ CELL_LIMIT = 64  # characters; the longest repr of a float has 24
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """A file taken apart: header, whole lines as bytes, and the torn rest."""
+    """A file split into header, whole lines as bytes, and the torn rest."""
 
     header: list[str]
     rows: list[bytes]
@@ -93,16 +91,16 @@ def read_episodes(path: Path) -> Table:
     """The columns of episodes.csv, `terminated` as 1 or 0; all six are there even when the file is not."""
     table = read_metrics(path)
     if table.columns and tuple(table.columns) != EPISODE_COLUMNS:
-        found = ",".join(table.columns)
-        raise CheckpointError(f"{path}, line 1: expected {','.join(EPISODE_COLUMNS)}, found {found}")
+        header = ",".join(table.columns)
+        raise CheckpointError(f"{path}, line 1: expected {','.join(EPISODE_COLUMNS)}, found {header}")
     return table if table.columns else Table({name: [] for name in EPISODE_COLUMNS}, table.notes)
 
 
 def truncate_after(path: Path, step: int) -> list[str]:
     """Keep the header and the rows up to `step`; returns a note for each thing that was dropped beyond that.
 
-    The file is rewritten in one instant, and only if something changes. Rows after the first one beyond `step` are
-    dropped unseen, because steps never fall.
+    The file is rewritten atomically, and only if something changes. Rows after the first one beyond `step` are dropped
+    unchecked, because steps never decrease.
 
     Raises:
         CheckpointError: a line before the cut does not fit; the message has its number.
@@ -158,8 +156,6 @@ def _torn_note(path: Path, lines: Lines) -> str:
     return f"{path}, line {number}: torn last line of {len(lines.torn)} bytes was dropped"
 
 
-__all__ = ["EpisodesCsv", "MetricsCsv", "read_episodes", "read_metrics", "truncate_after"]
-
 # Nothing a spreadsheet would run as a formula, nothing that needs quoting. A leading `-` or `.` would invite both.
 METRIC_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_/.-]{0,127}")
 
@@ -170,7 +166,7 @@ class _Appender:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._descriptor: int | None = None
-        self._named = False
+        self._is_name_durable = False
 
     def append(self, text: bytes) -> None:
         with disk.fault_scope("csv"), disk.storage_errors(self.path, len(text)):
@@ -179,16 +175,16 @@ class _Appender:
             try:
                 disk.write_all(descriptor, text)
             except BaseException:
-                os.ftruncate(descriptor, length)  # a full disk can take half a line; give that half back
+                os.ftruncate(descriptor, length)  # a full disk may have taken half a line; remove it
                 raise
 
     def sync(self) -> None:
         with disk.fault_scope("csv"), disk.storage_errors(self.path):
             if self._descriptor is not None:
                 disk.flush_to_disk(self._descriptor)
-                if not self._named:
+                if not self._is_name_durable:
                     disk.flush_folder(self.path.parent)
-                    self._named = True
+                    self._is_name_durable = True
 
     def close(self) -> None:
         if self._descriptor is not None:
@@ -198,7 +194,7 @@ class _Appender:
     def _open(self) -> int:
         if self._descriptor is None:
             self._descriptor = disk.open_append(self.path)
-            self._named = False
+            self._is_name_durable = False
         return self._descriptor
 
 
@@ -223,20 +219,20 @@ class MetricsCsv:
             self._columns = [*METRIC_COLUMNS, *fresh]
             head = _line(self._columns)
         elif fresh:
-            self._widen(fresh)
+            self._add_columns(fresh)
         cells = [_cell(values.get(name)) for name in self._columns]
         self._file.append(head + _line(cells))
 
     def sync(self) -> None:
-        """Return when every row is on the device."""
+        """Return when every row is durable."""
         self._file.sync()
 
     def close(self) -> None:
         """Close the file; the next row opens it again."""
         self._file.close()
 
-    def _widen(self, fresh: Sequence[str]) -> None:
-        """Give the table new columns, empty in all earlier rows."""
+    def _add_columns(self, fresh: Sequence[str]) -> None:
+        """Add columns, empty in all earlier rows."""
         self._file.close()
         lines = read_lines(self._file.path)
         empty = b"," * len(fresh)
@@ -264,7 +260,7 @@ class EpisodesCsv:
         self._empty = False
 
     def sync(self) -> None:
-        """Return when every row is on the device."""
+        """Return when every row is durable."""
         self._file.sync()
 
     def close(self) -> None:

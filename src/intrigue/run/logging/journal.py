@@ -1,4 +1,4 @@
-"""What a run writes down as it goes: a row per update, finished episode and evaluation, and the figures shown."""
+"""The tables of a run while it trains: a row per update, finished episode and evaluation; and the metrics to show."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WINDOW = 100
 
 
 class Journal:
-    """metrics.csv, episodes.csv and eval.csv of one run, cut back to where it stands; metrics go to `copies` too."""
+    """metrics.csv, episodes.csv and eval.csv of one run, truncated to its current step; metrics go to `copies` too."""
 
     def __init__(self, folder: RunFolder, step: int, frames_per_step: int, loggers: MetricLoggers) -> None:
         self.frames_per_step = frames_per_step
@@ -31,7 +31,7 @@ class Journal:
         self._shown: Metrics = {}
 
     def record(self, progress: Progress, coverage: float | None, wall_seconds: float) -> Metrics:
-        """Write what happened; the figures worth showing now."""
+        """Write the progress of one step; the metrics to show now."""
         frame = progress.step * self.frames_per_step
         for episode in progress.episodes:
             self._episodes.write(episode, episode.step * self.frames_per_step)
@@ -52,19 +52,19 @@ class Journal:
         return self._shown
 
     def record_evaluation(self, step: int, metrics: Metrics, wall_seconds: float) -> None:
-        """Write what an evaluation found."""
+        """Write the result of an evaluation."""
         self._evaluations.write(step, step * self.frames_per_step, wall_seconds, metrics)
         self._loggers.write(step, step * self.frames_per_step, wall_seconds, metrics)
 
     def sync(self) -> None:
-        """Everything noted so far is on disk."""
+        """Return when every row so far is on disk."""
         self._evaluations.sync()
         self._metrics.sync()
         self._episodes.sync()
         self._loggers.sync()
 
     def close(self) -> None:
-        """Nothing more will be noted."""
+        """Close the tables."""
         self._evaluations.close()
         self._metrics.close()
         self._episodes.close()

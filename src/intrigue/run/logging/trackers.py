@@ -1,4 +1,4 @@
-"""The trackers that metrics can be sent to, each behind the extra of its name.
+"""The loggers that metrics can be sent to, each in the extra of its name.
 
 tensorboard   scalars below the run folder: `tensorboard --logdir runs`
 wandb         Weights & Biases: project `intrigue`, one run for each of ours, its files in `wandb/` of the run folder;
@@ -36,28 +36,28 @@ class MetricLogger(Protocol):
 
 
 class Identity(NamedTuple):
-    """What a run is known by elsewhere; the same after a resume, wherever the folder lies then."""
+    """Id and name of a run with a logger; the same after a resume, wherever the folder is then."""
 
     id: str
     name: str
 
 
-def identity(folder: RunFolder) -> Identity:
-    """The run's own, made when it is first asked for and kept in sinks.json.
+def read_identity(folder: RunFolder) -> Identity:
+    """The identity in sinks.json, created at the first call.
 
     Raises:
         CheckpointError: that file is damaged.
     """
     if not os.path.lexists(folder.sinks):
         path = folder.path.resolve()
-        # A seed's folder alone says too little.
+        # A seed's folder name alone is ambiguous.
         name = path.name if parse_seed_name(path.name) is None else f"{path.parent.name}-{path.name}"
-        made = Identity(secrets.token_hex(8), name)
-        atomic.write_file(folder.sinks, json.dumps(made._asdict()).encode() + b"\n")
-        return made
+        identity = Identity(secrets.token_hex(8), name)
+        atomic.write_file(folder.sinks, json.dumps(identity._asdict()).encode() + b"\n")
+        return identity
     try:
-        found = json.loads(disk.read_whole(folder.sinks, LIMIT))
-        return Identity(str(found["id"]), str(found["name"]))
+        fields = json.loads(disk.read_whole(folder.sinks, LIMIT))
+        return Identity(str(fields["id"]), str(fields["name"]))
     except (ValueError, TypeError, KeyError, CheckpointError) as error:
         raise CheckpointError(f"{folder.sinks} is damaged; remove it to begin anew there") from error
 
@@ -68,7 +68,7 @@ class TensorBoardLogger:
     def __init__(self, folder: RunFolder, config: Mapping[str, Any], step: int) -> None:
         from torch.utils.tensorboard import SummaryWriter
 
-        # What was written beyond the step that a run goes on from is hidden.
+        # Hides what was written beyond the step that a run is resumed from.
         purged = step + 1 if folder.tensorboard.exists() else None
         self._writer: Any = SummaryWriter(str(folder.tensorboard), purge_step=purged)
 
@@ -95,16 +95,16 @@ class WandbLogger:
     def __init__(self, folder: RunFolder, config: Mapping[str, Any], step: int) -> None:
         import wandb
 
-        known = identity(folder)
+        identity = read_identity(folder)
         self._run: Any = wandb.init(
             project=os.environ.get("WANDB_PROJECT", PROJECT),
-            id=known.id,
-            name=known.name,
+            id=identity.id,
+            name=identity.name,
             dir=str(folder.path),
             config=dict(config),
             resume="allow",
             reinit="create_new",  # seeds that train together have a run each
-            settings=wandb.Settings(console="off"),  # what we print is ours
+            settings=wandb.Settings(console="off"),  # our output is not uploaded
         )
         self._run.define_metric("step")
         self._run.define_metric("*", step_metric="step")
@@ -130,12 +130,12 @@ class TrackioLogger:
         begin = functools.partial(
             trackio.init,
             project=os.environ.get("TRACKIO_PROJECT", PROJECT),
-            name="{1}-{0}".format(*identity(folder)),  # it takes runs up by their name
+            name="{1}-{0}".format(*read_identity(folder)),  # it resumes runs by their name
             config=dict(config),
             resume="allow",
             embed=False,
         )
-        # It greets on stdout, where data goes, and would end the run that this context has begun: seeds need one each.
+        # It prints to stdout, which is for data, and ends the run begun in the same context: seeds need one each.
         with contextlib.redirect_stdout(sys.stderr):
             self._run: Any = contextvars.Context().run(begin)
 
@@ -147,7 +147,7 @@ class TrackioLogger:
         """trackio sends by itself."""
 
     def close(self, *, complete: bool) -> None:
-        """Wait until all is sent; trackio knows no runs that failed."""
+        """Wait until all is sent; trackio has no state for failed runs."""
         with contextlib.redirect_stdout(sys.stderr):
             self._run.finish()
 

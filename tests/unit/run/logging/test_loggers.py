@@ -173,16 +173,16 @@ def test_a_copy_of_a_run_that_fails_is_told_so(tmp_path: Path, monkeypatch) -> N
 def test_a_run_is_known_by_one_name_wherever_it_lies(tmp_path: Path) -> None:
     run = RunFolder(tmp_path / "walker" / "seed-3")
     run.path.mkdir(parents=True)
-    first = trackers.identity(run)
+    first = trackers.read_identity(run)
     assert first.name == "walker-seed-3"
     moved = RunFolder(run.path.rename(tmp_path / "alone"))
-    assert trackers.identity(moved) == first
+    assert trackers.read_identity(moved) == first
     other = RunFolder(tmp_path / "other")
     other.path.mkdir()
-    assert trackers.identity(other).id != first.id
+    assert trackers.read_identity(other).id != first.id
     moved.sinks.write_text("")
     with pytest.raises(CheckpointError, match=r"sinks\.json is damaged; remove it"):
-        trackers.identity(moved)
+        trackers.read_identity(moved)
 
 
 def test_a_folder_is_no_package(tmp_path: Path, monkeypatch) -> None:
