@@ -46,8 +46,8 @@ def train(
             layer = flatten_json(config)
             preset = layer.pop("preset", None)
             resolved = resolve(*([preset_layer(preset)] if preset else []), layer)
-    given = None if replay_from is None else prefill_from(Path(replay_from))
-    return start(resolved, out=None if out is None else Path(out), quiet=quiet, prepare=given)
+    prepare = None if replay_from is None else prefill_from(Path(replay_from))
+    return start(resolved, out=None if out is None else Path(out), quiet=quiet, prepare=prepare)
 
 
 REGISTRIES: dict[str, Registry[Any]] = {

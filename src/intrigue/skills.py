@@ -99,9 +99,9 @@ class SkillSampler:
             self.age = torch.where(chosen, 0, self.age)
 
 
-def check_skill(spec: SkillSpec | None, given: Tensor) -> None:
+def check_skill(spec: SkillSpec | None, skill: Tensor) -> None:
     """Refuse transitions without the skills (T, N, K) that a reward asks for, or with skills it does not use."""
-    width = given.shape[-1] if given.dim() else 0
+    width = skill.shape[-1] if skill.dim() else 0
     if spec is None and width:
         raise ValueError(f"skill has {width} numbers for each transition; this reward knows no skills. Leave it out.")
     if spec is not None and width != spec.width:

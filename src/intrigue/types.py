@@ -83,7 +83,7 @@ class Encoded(Prepared):
         return cls(**{**held, "obs": nothing, "next_obs": nothing}, phi=phi, next_phi=next_phi)
 
     def rows(self, index: Tensor) -> Encoded:
-        """The chosen rows without their observations, which a loss over encodings never looks at."""
+        """The chosen rows without their observations, which a loss over encodings never reads."""
         nothing = self.reward.new_empty(*self.reward.shape, 0)
         taken = {
             each.name: nothing if each.name.endswith("obs") else getattr(self, each.name)

@@ -36,24 +36,24 @@ Every command has --help with examples. A first run:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit code is 0 done, 2 wrong usage, 3 run failed, 4 data damaged, 130/143 interrupted."""
-    # Once imported, the command modules `list` and `eval` are names in here and hide the builtins.
+    # Once imported, the command modules `list` and `eval` are attributes of this module and hide the builtins.
     arguments = [*(sys.argv[1:] if argv is None else argv)]
     try:
         code = _dispatch(arguments)
         sys.stdout.flush()
         return code
     except IntrigueError as error:
-        _complain(error)
+        _print_error(error)
         return error.exit_code
     except BrokenPipeError:
-        # The reader of our output went away (`intrigue list | head`); nothing is wrong with us.
+        # The reader of our output closed it (`intrigue list | head`); this is no failure.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 0
     except KeyboardInterrupt:
-        _complain(IntrigueError("interrupted before anything was saved"))
+        _print_error(IntrigueError("interrupted before anything was saved"))
         return 130
     except MemoryError as error:
-        _complain(
+        _print_error(
             IntrigueError(
                 f"out of memory: {error}. Fewer environments (--pool.num-envs) or shorter rollouts need less."
             )
@@ -88,7 +88,7 @@ def _dispatch(arguments: Sequence[str]) -> int:
         ) from error
 
 
-def _complain(error: IntrigueError) -> None:
+def _print_error(error: IntrigueError) -> None:
     if isinstance(error, ConfigError):
         count = len(error.problems)
         head = "error:" if count == 1 else f"error: {count} problems"

@@ -1,7 +1,7 @@
-"""Arguments of `train`: fixed options, and `--section.field value` for any field of the configuration.
+"""The argument parser of `train`: fixed options, and `--section.field value` for any field of the configuration.
 
-Nothing is converted here and nothing stops at the first mistake; `intrigue.config.run.resolve` sees every value, so
-that all problems can be reported together.
+It converts no values and does not stop at the first mistake: `intrigue.config.run.resolve` gets every value and reports
+all problems together.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SWITCHES = ("quiet", "dry_run", "help")
 
 @dataclass
 class Arguments:
-    """What was typed, by name; `fields` are the dotted ones."""
+    """The arguments by kind and name; `fields` are the dotted ones."""
 
     positional: list[str] = field(default_factory=list)
     options: dict[str, str] = field(default_factory=dict)
@@ -32,29 +32,29 @@ class Arguments:
 
 
 def parse(argv: Sequence[str]) -> Arguments:
-    """The arguments sorted by kind. Dashes and underscores in names are the same."""
-    found = Arguments()
+    """The arguments by kind. Dashes and underscores in names are the same."""
+    arguments = Arguments()
     tokens = list(argv)
     while tokens:
         token = tokens.pop(0)
         if token == "-h":
-            found.switches.add("help")
+            arguments.switches.add("help")
         elif not token.startswith("--"):
-            found.positional.append(token)
+            arguments.positional.append(token)
         else:
             name, has_value, value = token[2:].partition("=")
-            _take(found, name.replace("-", "_"), value if has_value else None, tokens)
-    return found
+            _add_option(arguments, name.replace("-", "_"), value if has_value else None, tokens)
+    return arguments
 
 
-def _take(found: Arguments, name: str, value: str | None, tokens: list[str]) -> None:
+def _add_option(arguments: Arguments, name: str, value: str | None, tokens: list[str]) -> None:
     if name in SWITCHES:
-        found.switches.add(name)
+        arguments.switches.add(name)
         return
     if "." not in name and name not in (*VALUED, *REPEATED):
         known = [each.replace("_", "-") for each in (*VALUED, *REPEATED, *SWITCHES)]
         shown = f"--{name.replace('_', '-')}"
-        found.problems.append(
+        arguments.problems.append(
             Problem(shown, unknown_name(name.replace("_", "-"), known, "See `intrigue train --help`."))
         )
         if tokens and not tokens[0].startswith("--"):
@@ -68,13 +68,13 @@ def _take(found: Arguments, name: str, value: str | None, tokens: list[str]) -> 
             negated = field_name.startswith("no_") and not field_name.startswith("no_op")
             name, value = (f"{section}.{field_name[3:]}", "false") if negated else (name, "true")
     if value is None:
-        found.problems.append(Problem(f"--{name.replace('_', '-')}", "needs a value."))
+        arguments.problems.append(Problem(f"--{name.replace('_', '-')}", "needs a value."))
     elif name in REPEATED:
-        found.repeated.setdefault(name, []).append(value)
+        arguments.repeated.setdefault(name, []).append(value)
     elif "." in name:
-        found.fields[name] = value
+        arguments.fields[name] = value
     else:
-        found.options[name] = value
+        arguments.options[name] = value
 
 
 def _next_value(tokens: list[str]) -> str | None:

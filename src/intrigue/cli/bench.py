@@ -16,7 +16,7 @@ TARGETS = {
 }
 USAGE = """usage: intrigue bench TARGET [ARGUMENTS]
 
-Speed on this machine, with what it is to be held against beside it.
+Speed on this machine, with the reference it is compared with.
 
 {targets}
 

@@ -1,4 +1,4 @@
-"""What `intrigue doctor` looks at and tries out."""
+"""The checks of `intrigue doctor`."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ CORE = ("intrigue", "torch", "numpy", "gymnasium", "tyro", "rich", "safetensors"
 
 
 class Check(NamedTuple):
-    """One thing tried out."""
+    """The result of one check."""
 
     name: str
     ok: bool
     detail: str
 
 
-def examine() -> dict[str, str]:
-    """Versions of what is there, and for what is not, the command that adds it."""
+def inspect_installation() -> dict[str, str]:
+    """The version of every package, or the command that installs it."""
     import torch
 
     from intrigue.nuclear import describe_auto
@@ -55,27 +55,27 @@ def examine() -> dict[str, str]:
 
 
 def self_test(say: Callable[[str], object]) -> Iterator[Check]:
-    """Try the parts everything else stands on; each check as it is done."""
-    for name, check in (("nuclear norm", _nuclear), ("train, stop, resume", _resume)):
+    """Run the checks; yields each result when it is done."""
+    for name, check in (("nuclear norm", _check_nuclear_norm), ("train, stop, resume", _check_resume)):
         say(f"testing: {name} ...")
         began = time.monotonic()
         ok, detail = check()
         yield Check(name, ok, f"{detail} ({time.monotonic() - began:.1f} s)")
 
 
-def _nuclear() -> tuple[bool, str]:
+def _check_nuclear_norm() -> tuple[bool, str]:
     import torch
 
     from intrigue.nuclear import nuclear_score
 
     rows = torch.randn(64, 5, 512, generator=torch.Generator().manual_seed(0))
     exact = torch.linalg.svdvals(rows.double())
-    wanted = exact.sum(-1) / exact.square().sum(-1).sqrt() / 512**0.5
-    error = float(((nuclear_score(rows).double() - wanted) / wanted).abs().max())
+    expected = exact.sum(-1) / exact.square().sum(-1).sqrt() / 512**0.5
+    error = float(((nuclear_score(rows).double() - expected) / expected).abs().max())
     return error <= 1e-6, f"worst relative error against an exact SVD {error:.1e}, at most 1e-6 allowed"
 
 
-def _resume() -> tuple[bool, str]:
+def _check_resume() -> tuple[bool, str]:
     from intrigue.config.run import resolve
     from intrigue.run.driver import resume, start
 
@@ -93,10 +93,10 @@ def _resume() -> tuple[bool, str]:
         "reward.hidden": 16,
     }
     with tempfile.TemporaryDirectory() as place:
-        calm = start(resolve(tiny, {"steps": 1000}), out=Path(place) / "calm", quiet=True)
+        uninterrupted = start(resolve(tiny, {"steps": 1000}), out=Path(place) / "calm", quiet=True)
         start(resolve(tiny, {"steps": 500}), out=Path(place) / "stopped", quiet=True)
         resumed = resume(Path(place) / "stopped", steps=1000, quiet=True)
-        same = calm.digest() == resumed.digest()
+        same = uninterrupted.digest() == resumed.digest()
     ending = "the same bits as" if same else "OTHER bits than"
     return same, f"a run stopped half way and resumed ends on {ending} one that never stopped"
 

@@ -13,7 +13,7 @@ from intrigue.cli.options import Json, Switch, run_command
 
 def doctor(
     json_output: Json = False,
-    no_test: Annotated[Switch, tyro.conf.arg(help="only look, do not run the self-test")] = False,
+    no_test: Annotated[Switch, tyro.conf.arg(help="do not run the self-test")] = False,
 ) -> int:
     """What is installed, what is missing and the command that adds it, and a self-test of about half a minute.
 
@@ -24,9 +24,9 @@ def doctor(
       intrigue doctor
       intrigue doctor --no-test --json
     """
-    from intrigue.cli.diagnosis import examine, self_test
+    from intrigue.cli.diagnosis import inspect_installation, self_test
 
-    findings = examine()
+    findings = inspect_installation()
     checks = [] if no_test else list(self_test(lambda text: sys.stderr.write(f"{text}\n")))
     if json_output:
         fields = {"installed": findings, "checks": [check._asdict() for check in checks]}

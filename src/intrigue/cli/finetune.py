@@ -32,7 +32,7 @@ def finished_finetuning(run: Run) -> FinetuneResult | None:
 
 
 def describe_result(done: FinetuneResult) -> str:
-    """The score of one run."""
+    """The score of one run, as a sentence."""
     share = "" if done.expert is None else f", {done.normalized:.3f} of the expert's {done.expert:g}"
     return (
         f"{done.task} after {done.run.step} steps from snapshot {done.mark}: "
@@ -41,7 +41,7 @@ def describe_result(done: FinetuneResult) -> str:
 
 
 def describe_mean(all_done: Sequence[FinetuneResult]) -> str:
-    """The mean score of several seeds."""
+    """The mean score of several seeds, as a sentence."""
     mean, expert = statistics.fmean(done.score for done in all_done), all_done[0].expert
     share = "" if expert is None else f", {mean / expert:.3f} of the expert's {expert:g}"
     return f"mean of {len(all_done)} seeds: return {mean:.4g}{share}"
@@ -52,7 +52,7 @@ def finetune(
     task: Annotated[str, tyro.conf.arg(metavar="TASK", help="a task of the domain trained in: walker_run")],
     snapshot: Annotated[WholeOrNone, tyro.conf.arg(help="which, by its steps; default: the newest")] = None,
     steps: Annotated[Whole, tyro.conf.arg(help="agent steps of the task")] = 100_000,
-    n_step: Annotated[Whole, tyro.conf.arg(help="steps in a target")] = 3,
+    n_step: Annotated[Whole, tyro.conf.arg(help="steps of the n-step return")] = 3,
     eval_every: Annotated[
         Whole, tyro.conf.arg(help="agent steps between evaluations; after the last step there is always one")
     ] = 10_000,

@@ -25,7 +25,7 @@ def list_kind(
     json_output: Json = False,
     plugin: Plugins = (),
 ) -> int:
-    """What there is, one line each.
+    """List plug-ins, presets or studies, one line each.
 
     Examples:
       intrigue list rewards

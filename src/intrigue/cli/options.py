@@ -23,7 +23,7 @@ _WHOLE: tyro.constructors.PrimitiveConstructorSpec[Any] = tyro.constructors.Prim
     is_instance=lambda value: value is None or isinstance(value, int),
     str_from_instance=lambda value: [str(value)],
 )
-# Whole numbers are taken and refused as `train` does it: 1e6 and 1_000_000 are fine.
+# Whole numbers are accepted as in `train`: 1e6 and 1_000_000 are fine.
 Whole = Annotated[int, _WHOLE]
 WholeOrNone = Annotated[int | None, _WHOLE]
 Plugins = Annotated[
@@ -35,11 +35,11 @@ Plugins = Annotated[
 
 
 def relative_path(path: Path) -> str:
-    """The path as a person would type it here: relative when it lies below the current folder."""
+    """The path relative to the current folder when it lies below it, else unchanged."""
     relative = os.path.relpath(path)
     return str(path) if relative.startswith("..") else relative
 
 
 def run_command(command: Callable[..., int], name: str, argv: list[str]) -> int:
-    """Run a command function with these arguments; wrong ones are explained and exit with code 2."""
+    """Run a command function with these arguments; wrong ones are reported with exit code 2."""
     return tyro.cli(command, prog=f"intrigue {name}", args=argv, description=inspect.getdoc(command))

@@ -39,19 +39,19 @@ def main(argv: list[str]) -> int:
     from intrigue.run.driver import SeedRun, start, start_seeds
 
     out = Path(arguments.options["out"]) if "out" in arguments.options else None
-    given = arguments.options.get("replay_from")
-    quiet, prepare = "quiet" in arguments.switches, None if given is None else prefill_from(Path(given))
+    replay_from = arguments.options.get("replay_from")
+    quiet, prepare = "quiet" in arguments.switches, None if replay_from is None else prefill_from(Path(replay_from))
     if seeds:
         runs = start_seeds([SeedRun(config.with_run(seed=each), prepare) for each in seeds], out=out, quiet=quiet)
-        made = runs[0].path.parent
+        folder = runs[0].path.parent
     else:
-        made = start(config, out=out, quiet=quiet, prepare=prepare).path
-    sys.stdout.write(f"{relative_path(made)}\n")
+        folder = start(config, out=out, quiet=quiet, prepare=prepare).path
+    sys.stdout.write(f"{relative_path(folder)}\n")
     return 0
 
 
 def configure_seeds(arguments: Arguments) -> tuple[RunConfig, list[int]]:
-    """The run these arguments describe, of the first seed where there are several, and the seeds; none without --seeds.
+    """The settings that these arguments describe, with the first of several seeds, and the seeds; none without --seeds.
 
     Raises:
         ConfigError: with every problem of the settings and of the seeds.
@@ -71,7 +71,7 @@ def configure_seeds(arguments: Arguments) -> tuple[RunConfig, list[int]]:
 
 
 def configure(arguments: Arguments) -> RunConfig:
-    """The run these arguments describe, or every problem with them at once."""
+    """The settings that these arguments describe. Raises ConfigError with every problem."""
     layers, unread = read_layers(arguments)
     problems = [*arguments.problems, *unread]
     typed: dict[str, Any] = {**arguments.options, **arguments.fields}
@@ -99,7 +99,7 @@ def configure(arguments: Arguments) -> RunConfig:
 
 
 def read_layers(arguments: Arguments) -> tuple[list[dict[str, Any]], list[Problem]]:
-    """What --preset and --config stand for, and what is wrong with them."""
+    """The settings of --preset and --config as layers, and their problems."""
     layers: list[dict[str, Any]] = []
     problems: list[Problem] = []
     for source, read in (("preset", preset_layer), ("config", read_config_file)):
@@ -117,7 +117,7 @@ def read_config_file(path: str) -> dict[str, Any]:
     try:
         if file.stat().st_size > CONFIG_LIMIT_BYTES:
             raise ConfigError([Problem("--config", f"{path} is larger than a configuration can be.")])
-        tree = json.loads(file.read_text(encoding="utf-8-sig"), object_pairs_hook=_no_repeats)
+        tree = json.loads(file.read_text(encoding="utf-8-sig"), object_pairs_hook=_refuse_repeated_keys)
     except OSError as error:
         raise ConfigError([Problem("--config", f"cannot read {path}: {error.strerror}.")]) from error
     except (ValueError, RecursionError) as error:
@@ -125,7 +125,7 @@ def read_config_file(path: str) -> dict[str, Any]:
     return flatten_json(tree)
 
 
-def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _refuse_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     keys = [key for key, _ in pairs]
     repeated = sorted({key for key in keys if keys.count(key) > 1})
     if repeated:

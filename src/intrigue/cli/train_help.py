@@ -60,7 +60,7 @@ examples:
 
 Fields below are those of the chosen ENV, agent and reward, with the values of
 --preset and --config where they are given."""
-NOTE_WIDTH = 36  # ours: with fewer columns left, a note stands below its field and not beside it
+NOTE_WIDTH = 36  # ours: with fewer columns left, a note stands below its field
 BELOW = " " * 6  # the indent of a note below its field
 
 
@@ -100,7 +100,7 @@ def print_help(arguments: Arguments, layers: Sequence[Mapping[str, Any]] = ()) -
 
 
 def _resolved(layers: Sequence[Mapping[str, Any]], names: Mapping[str, str]) -> RunConfig:
-    """The run so far. Names that are wrong or do not go together are left out: help is how one finds the right ones."""
+    """The run so far. Wrong names are left out, so that help can show the right ones."""
     try:
         return resolve(*layers, names)
     except ConfigError:
@@ -108,20 +108,20 @@ def _resolved(layers: Sequence[Mapping[str, Any]], names: Mapping[str, str]) -> 
 
 
 def _print_section(console: Console, section: str, title: str, rows: list[tuple[str, str, Any, str]]) -> None:
-    """One line per field, its note beside it where there is room, else below."""
+    """One line per field, its note on the same line where there is room, else below."""
     flags = [f"  --{section}.{key.replace('_', '-')}" for key, *_ in rows]
     values = [f"{kind} = {_as_typed(default)}" for _, kind, default, _ in rows]
     flag_width, value_width = max(map(len, flags)), max(map(len, values))
     note_column = flag_width + value_width + 4
-    beside = console.width - note_column >= NOTE_WIDTH
-    indent = " " * note_column if beside else BELOW
+    same_line = console.width - note_column >= NOTE_WIDTH
+    indent = " " * note_column if same_line else BELOW
     console.print(f"\n{title}", style="italic", markup=False)
     for flag, value, (*_, note) in zip(flags, values, rows, strict=True):
         wrapped = textwrap.wrap(
             note, console.width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False
         )
         line = Text.assemble(f"{flag:{flag_width}}  ", (value, "cyan"))
-        if beside and wrapped:
+        if same_line and wrapped:
             line.append(" " * (value_width - len(value) + 2) + wrapped.pop(0).lstrip())
         console.print(line, *wrapped, sep="\n", soft_wrap=True)
 

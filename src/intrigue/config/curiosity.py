@@ -89,20 +89,20 @@ def split_options(reward: object, options: Mapping[str, Any]) -> tuple[str, Curi
     found = parse_reward(reward) if isinstance(reward, str) else REWARDS.read_settings(reward)
     if found is None:
         raise ConfigError([Problem("reward", f"{quote(reward)} is not a name. See `intrigue list rewards`.")])
-    reward, given = found
-    options = {**given, **options}
-    theirs = REWARDS.declaration(reward).hints()
-    unknown = [name for name in options if name not in own and name not in theirs]
-    hint = HINT if reward == MIX else ""
-    wrong = [Problem(name, unknown_name(name, [*own, *theirs], hint)) for name in unknown]
+    name, reward_options = found
+    theirs = REWARDS.declaration(name).hints()
+    unknown = [each for each in options if each not in own and each not in theirs]
+    hint = HINT if name == MIX else ""
+    wrong = [Problem(each, unknown_name(each, [*own, *theirs], hint)) for each in unknown]
     own_values, own_problems = check_fields(own, {k: v for k, v in options.items() if k in own}, "")
-    reward_values, reward_problems = check_fields(theirs, {k: v for k, v in options.items() if k in theirs}, "")
+    reward_options |= {k: v for k, v in options.items() if k in theirs}
+    reward_values, reward_problems = check_fields(theirs, reward_options, "")
     wrong += own_problems + reward_problems
-    if reward == MIX and "expression" in reward_values:
+    if name == MIX and "expression" in reward_values:
         wrong += [Problem("reward", message) for message in find_problems(reward_values["expression"])]
     if not wrong:
         cfg = CuriosityConfig(**own_values)
         wrong += problems(dataclasses.asdict(cfg))
         if not wrong:
-            return reward, cfg, reward_values
+            return name, cfg, reward_values
     raise ConfigError(wrong)

@@ -130,7 +130,7 @@ def resolve(*layers: Mapping[str, Any]) -> RunConfig:
             if chosen is None:
                 continue
             try:
-                chosen, given = _read_choice(section, chosen)
+                chosen, options = _read_choice(section, chosen)
             except ConfigError as error:
                 problems += error.problems
                 continue
@@ -138,7 +138,7 @@ def resolve(*layers: Mapping[str, Any]) -> RunConfig:
                 if not _same_fields(section, names[section], chosen):
                     values[section] = {}
                 names[section] = chosen
-            values[section].update(given)
+            values[section].update(options)
         problems += _sort_into(values, layer)
     problems += _check_sections(names, values)
     if problems:

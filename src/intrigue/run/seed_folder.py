@@ -27,10 +27,10 @@ def seed_runs(path: Path) -> list[Path]:
     """The runs in a folder of seeds, by seed; none where the path is anything else, such as a run."""
     if not path.is_dir() or os.path.lexists(RunFolder(path).checkpoints):
         return []
-    found = {
+    runs = {
         seed: entry for entry in path.iterdir() if (seed := parse_seed_name(entry.name)) is not None and entry.is_dir()
     }
-    return [found[seed] for seed in sorted(found)]
+    return [runs[seed] for seed in sorted(runs)]
 
 
 class StagedSeedFolder:

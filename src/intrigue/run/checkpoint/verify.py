@@ -2,7 +2,7 @@
 
 A folder passes only if it holds exactly the three plain files, each of the length and SHA-256 the manifest states, the
 manifest is sealed and fits the folder's name, the arrays are exactly those the state refers to, and every chunk it
-names lies beside it, of the length and SHA-256 stated.
+names is there, of the length and SHA-256 stated.
 """
 
 from __future__ import annotations
