@@ -113,8 +113,8 @@ def test_verify_and_digest_look_at_every_seed(intrigue, tmp_path):
 def test_every_problem_is_said_before_anything_is_made(intrigue, tmp_path):
     _, said = intrigue("train", "romms", "--seeds", "3:3", "--seed", 1, code=2)
     assert "error: 3 problems" in said
-    assert "'3:3' holds no seed" in said and "stands beside --seed" in said and "'romms'" in said
-    assert "stands beside" in intrigue("train", "--seeds", "0:2", "--run.seed", 1, code=2)[1]
+    assert "'3:3' holds no seed" in said and "cannot be combined with --seed" in said and "'romms'" in said
+    assert "cannot be combined with" in intrigue("train", "--seeds", "0:2", "--run.seed", 1, code=2)[1]
     assert "needs a value" in intrigue("train", "--seeds", code=2)[1]
     assert list(tmp_path.iterdir()) == []
 

@@ -18,7 +18,7 @@ COMMANDS = {
     "verify": "exit 0 only if a run's selected checkpoint is whole",
     "digest": "one hash of a run's whole training state",
     "list": "rewards, agents, envs, presets or studies, one line each",
-    "reproduce": "run a study: a table or figure with the paper's value beside ours",
+    "reproduce": "run a study: a table or figure with the paper's value next to ours",
     "report": "one self-contained HTML page from one or more runs",
     "bench": "speed on this machine: the nuclear norm, rewards, environments, training",
     "doctor": "what is installed, what is missing, and a short self-test",

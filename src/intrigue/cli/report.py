@@ -27,7 +27,7 @@ def report(
     title: Annotated[str | None, tyro.conf.arg(metavar="TEXT", help="the page's title")] = None,
     plugin: Plugins = (),
 ) -> int:
-    """Write one self-contained HTML page about one or more runs, and its figures as PNG and SVG beside it.
+    """Write one self-contained HTML page about one or more runs, and its figures as PNG and SVG next to it.
 
     Runs that differ only in their seed are averaged; all others are compared, and so are fine-tunings from
     other snapshots. The path of the page goes to stdout, what the runs show to stderr.

@@ -40,7 +40,7 @@ def reproduce(
     ] = False,
     json_output: Json = False,
 ) -> int:
-    """Run a study and print the paper's value beside ours, with seeds, interval and verdict.
+    """Run a study and print the paper's value next to ours, with seeds, interval and verdict.
 
     Finished runs are not repeated: the same command goes on where it was stopped.
 
@@ -54,39 +54,44 @@ def reproduce(
     from intrigue.studies.show import show
 
     plan = STUDIES.get(study).cls()
-    what = "the paper's own numbers" if recheck_paper else "from files" if sources else f"budget: {budget}"
     place = out or Path("runs") / "studies" / f"{study}-{'from' if sources else budget}"
     problems = check_folder("--out", out if recheck_paper else place)
     if jobs < 0:
         problems.append(Problem("--jobs", f"{jobs} is out of range; it must be >= 0."))
     if recheck_paper and sources:
-        problems.append(Problem("--from", "not beside --recheck-paper, which reads the paper alone. Drop one."))
+        problems.append(
+            Problem("--from", "cannot be combined with --recheck-paper, which reads the paper alone. Drop one.")
+        )
     if problems:
         raise ConfigError(problems)
     if recheck_paper:
-        conclusion = _rechecked(study, plan, out)
+        what, conclusion = "the paper's own numbers", _recheck(study, plan, out)
     elif sources:
-        conclusion = _from_files(study, plan, sources, place)
+        what, conclusion = "from files", _conclude_files(study, plan, sources, place)
     else:
-        conclusion = _trained(plan, budget, place, jobs)
+        what, conclusion = f"budget: {budget}", _train(plan, budget, place, jobs)
     if json_output:
-        fields = {
-            "study": study,
-            "budget": None if recheck_paper or sources else budget,
-            "headline": conclusion.headline,
-            "rows": [asdict(row) for row in conclusion.rows],
-            "boards": [asdict(board) for board in conclusion.boards],
-            "figures": conclusion.figures,
-            "words": list(conclusion.words),
-            "files": [str(path) for path in conclusion.files],
-        }
-        sys.stdout.write(json.dumps(fields, indent=2) + "\n")
+        _print_json(study, None if recheck_paper or sources else budget, conclusion)
     else:
         show(plan.title, what, conclusion)
     return 0
 
 
-def _trained(plan: Study, budget: str, out: Path, jobs: int) -> Conclusion:
+def _print_json(study: str, budget: str | None, conclusion: Conclusion) -> None:
+    fields = {
+        "study": study,
+        "budget": budget,
+        "headline": conclusion.headline,
+        "rows": [asdict(row) for row in conclusion.rows],
+        "boards": [asdict(board) for board in conclusion.boards],
+        "figures": conclusion.figures,
+        "words": list(conclusion.words),
+        "files": [str(path) for path in conclusion.files],
+    }
+    sys.stdout.write(json.dumps(fields, indent=2) + "\n")
+
+
+def _train(plan: Study, budget: str, out: Path, jobs: int) -> Conclusion:
     from intrigue.studies.engine import run_study
 
     chosen = plan.budgets[budget]
@@ -94,30 +99,32 @@ def _trained(plan: Study, budget: str, out: Path, jobs: int) -> Conclusion:
     return run_study(plan, chosen, out, workers, _say)
 
 
-def _rechecked(study: str, plan: Study, out: Path | None) -> Conclusion:
+def _recheck(study: str, plan: Study, out: Path | None) -> Conclusion:
     from intrigue.studies.base import Rechecked
     from intrigue.studies.engine import write_table
 
     if not isinstance(plan, Rechecked):
-        raise ConfigError([Problem("--recheck-paper", _refused(study, "computes no number of the paper", Rechecked))])
+        raise ConfigError(
+            [Problem("--recheck-paper", _describe_refusal(study, "computes no number of the paper", Rechecked))]
+        )
     conclusion = plan.recheck()
     if out is not None:
         write_table(conclusion, out)
     return conclusion
 
 
-def _from_files(study: str, plan: Study, sources: tuple[Path, ...], out: Path) -> Conclusion:
+def _conclude_files(study: str, plan: Study, sources: tuple[Path, ...], out: Path) -> Conclusion:
     from intrigue.studies.base import FromFiles
     from intrigue.studies.engine import write_table
 
     if not isinstance(plan, FromFiles):
-        raise ConfigError([Problem("--from", _refused(study, "cannot be made from files alone", FromFiles))])
+        raise ConfigError([Problem("--from", _describe_refusal(study, "cannot be made from files alone", FromFiles))])
     conclusion = plan.conclude_files(sources, out)
     write_table(conclusion, out)
     return conclusion
 
 
-def _refused(study: str, reason: str, kind: type) -> str:
+def _describe_refusal(study: str, reason: str, kind: type) -> str:
     from intrigue.studies.registry import STUDIES
 
     able = [name for name in STUDIES.names() if issubclass(STUDIES.get(name).cls, kind)]

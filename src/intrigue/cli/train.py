@@ -64,7 +64,9 @@ def configure_seeds(arguments: Arguments) -> tuple[RunConfig, list[int]]:
             arguments.problems += error.problems
         if "seed" in arguments.options or "run.seed" in arguments.fields:
             arguments.problems.append(
-                Problem("--seeds", f"stands beside --seed. Leave one out: --seeds {text} alone names every seed.")
+                Problem(
+                    "--seeds", f"cannot be combined with --seed. Leave one out: --seeds {text} alone names every seed."
+                )
             )
     config = configure(arguments)
     return (config.with_run(seed=seeds[0]) if seeds else config), seeds

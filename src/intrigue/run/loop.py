@@ -50,15 +50,12 @@ def run_loop(
     """
     cfg, step, frames = runs[0].cfg, runs[0].step, runs[0].parts.collector.pool.frames_per_step
     last = cfg.run.steps if until is None else min(until, cfg.run.steps)
-    every = cfg.run.checkpoint_every
 
     def next_sync(step: int) -> int:
         return step + 1 if stop else next_stop(cfg, step, runs[0].log_every, last)
 
-    with (
-        contextlib.closing(Console(cfg.run.steps, quiet=quiet, seeds=len(runs))) as console,
-        contextlib.ExitStack() as stack,
-    ):
+    with contextlib.ExitStack() as stack:
+        console = stack.enter_context(contextlib.closing(Console(cfg.run.steps, quiet=quiet, seeds=len(runs))))
         use_products(cfg.run.products)
         stack.callback(use_products, "float32")  # the process-wide setting must not outlive the run
         _print_header(runs, console)
@@ -72,7 +69,7 @@ def run_loop(
                 with _name_seed(run, runs):
                     shown.append(run.record(progress))
             console.update(step, step * frames, mean_metrics(shown))
-            if step >= cfg.run.steps or stop or before // every != step // every:
+            if step >= cfg.run.steps or stop or before // cfg.run.checkpoint_every != step // cfg.run.checkpoint_every:
                 for run in runs:
                     with _name_seed(run, runs):
                         run.save()
