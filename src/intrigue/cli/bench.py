@@ -9,7 +9,7 @@ from intrigue.cli.options import run_command
 from intrigue.errors import ConfigError, unknown_name
 
 TARGETS = {
-    "score": "the nuclear norm: time against one read of its input and torch's own functions, error against the exact SVD",
+    "score": "the nuclear norm: time against one read of its input and torch's functions, error against the exact SVD",
     "rewards": "what each reward costs per transition, in time and memory",
     "env": "a pool of environments: steps per second against the bare environment's, time to start, memory",
     "train": "training with a preset: steps per second against the pool's limit, the share of each phase",
