@@ -20,7 +20,7 @@ from intrigue.run.names import default_seed_folder_name, original_text, parse_se
 from intrigue.run.seed_folder import seed_runs
 from intrigue.seeding import MAX_SEEDS, parse_seeds
 from intrigue.training.build import build, pool_config_for
-from intrigue.training.loops import why_not_together, train_all
+from intrigue.training.loops import train_all, why_not_together
 
 REPLAY = {
     "env": "dmc/pendulum_swingup",

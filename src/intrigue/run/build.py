@@ -71,7 +71,9 @@ def build_new(
 ) -> AnyParts:
     """New parts at the first step; what `prepare` returns is added to the folder's provenance."""
     with contextlib.ExitStack() as failed:
-        parts = failed.enter_context(contextlib.closing(build(cfg, plugin_files(), concurrent_runs=beside, pools=pools)))
+        parts = failed.enter_context(
+            contextlib.closing(build(cfg, plugin_files(), concurrent_runs=beside, pools=pools))
+        )
         origin = {} if prepare is None else prepare(parts)
         if origin and folder is not None:
             write_provenance(folder, {**read_provenance(folder), **origin})
@@ -112,7 +114,9 @@ def reopen_run(folder: RunFolder, *, beside: int = 1, pools: PoolsAhead | None =
     clear_done(folder)
     use_threads(cfg.run.threads)
     with contextlib.ExitStack() as failed:
-        parts = failed.enter_context(contextlib.closing(build(cfg, plugin_files(), concurrent_runs=beside, pools=pools)))
+        parts = failed.enter_context(
+            contextlib.closing(build(cfg, plugin_files(), concurrent_runs=beside, pools=pools))
+        )
         parts.load_state_dict(saved.state)
         _report_differences(folder, cfg, saved.step, parts.collector.pool.restarted)
         failed.pop_all()

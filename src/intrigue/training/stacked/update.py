@@ -31,7 +31,7 @@ from intrigue.training.stacked.modules import Stacked, fuse_for_seeds, stack_mod
 from intrigue.training.stacked.optimizer import StackedLoss
 from intrigue.training.stacked.random import Draw, DrawRecorder, PreDrawn, draw
 from intrigue.training.stacked.sampler import StackedSampler
-from intrigue.types import Extras, Components, Prepared, Transitions
+from intrigue.types import Components, Extras, Prepared, Transitions
 
 NOTED = (
     "intrinsic/raw_mean",
