@@ -152,7 +152,7 @@ def _resealed(bench: Bench, name: str, content: bytes) -> None:
     del fields["seal"]
     seal = checkpoint.seal_bytes(content)
     fields["members"][name] = {"length": seal.length, "sha256": seal.sha256}
-    listed = canonical.encode({**fields, "seal": manifest._seal(fields)}, indent=2)
+    listed = canonical.encode({**fields, "seal": manifest._compute_seal(fields)}, indent=2)
     (bench.newest / "manifest.json").write_bytes(listed)
 
 

@@ -277,7 +277,7 @@ def test_a_newer_format_is_refused_and_never_passed_over(tmp_path: Path) -> None
     fields = json.loads(path.read_bytes())
     del fields["seal"]
     fields["version"], fields["novelty"] = 2, 1
-    fields["seal"] = manifest._seal(fields)
+    fields["seal"] = manifest._compute_seal(fields)
     path.write_bytes(canonical.encode(fields, indent=2))
     with pytest.raises(
         manifest.NewerFormat, match=r"written by a newer intrigue \(format 2\); this one reads format 1"
@@ -303,7 +303,7 @@ def test_a_sealed_manifest_with_wrong_content_is_damage(change: dict[str, Any], 
     path = save(tmp_path, 2, {"x": 2}) / "manifest.json"
     fields = {**json.loads(path.read_bytes()), **change}
     del fields["seal"]
-    path.write_bytes(canonical.encode({**fields, "seal": manifest._seal(fields)}, indent=2))
+    path.write_bytes(canonical.encode({**fields, "seal": manifest._compute_seal(fields)}, indent=2))
     assert not checkpoint.verify(tmp_path).ok
     with pytest.raises(CheckpointError):
         checkpoint.load(tmp_path, on_skip=lambda message: None)
@@ -317,7 +317,7 @@ def test_members_swapped_between_sealed_parts_are_noticed(tmp_path: Path) -> Non
     fields = json.loads((path / "manifest.json").read_bytes())
     fields["members"]["state.json"] = json.loads((other / "manifest.json").read_bytes())["members"]["state.json"]
     del fields["seal"]
-    (path / "manifest.json").write_bytes(canonical.encode({**fields, "seal": manifest._seal(fields)}, indent=2))
+    (path / "manifest.json").write_bytes(canonical.encode({**fields, "seal": manifest._compute_seal(fields)}, indent=2))
     assert any("differ" in problem for problem in checkpoint.verify(tmp_path).problems)
 
 
