@@ -7,21 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from intrigue.agents.registry import AGENTS
 from intrigue.config.reward_expression import parse_reward, reward_names_in
 from intrigue.config.run import RunConfig, flatten_json, resolve
-from intrigue.datasets.load import prefill_from
 from intrigue.envs.registry import ENVS
 from intrigue.errors import ConfigError, Problem
 from intrigue.presets import preset_layer
 from intrigue.presets.registry import PRESETS
 from intrigue.registry import Declaration, Registry
 from intrigue.rewards.registry import REWARDS
-from intrigue.run.driver import start
-from intrigue.run.folder import Run
 from intrigue.studies.registry import STUDIES
+
+if TYPE_CHECKING:
+    from intrigue.run.folder import Run
 
 
 def train(
@@ -37,6 +37,9 @@ def train(
 
     `replay_from` is a folder of episodes, written by `intrigue export`, that the agent's replay is filled with first.
     """
+    from intrigue.datasets.load import prefill_from
+    from intrigue.run.driver import start
+
     match config:
         case RunConfig():
             resolved = config
