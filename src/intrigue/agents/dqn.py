@@ -33,7 +33,7 @@ from intrigue.agents.base import ReplayAgent
 from intrigue.agents.registry import register_agent
 from intrigue.fields import Discount, Fraction, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 from intrigue.nn.networks import ConvTrunk, freeze, init_orthogonal, mlp
-from intrigue.ops.optimizer_step import descend, load_optimizer_state, optimizer_state
+from intrigue.ops.optimizer_step import backward_and_step, load_optimizer_state, optimizer_state
 from intrigue.replay.plan import ReplayPlan
 from intrigue.spaces import Spaces
 from intrigue.state import State
@@ -146,7 +146,7 @@ class DQN(ReplayAgent):
         weight = extras.get("weight", torch.ones_like(error))
         each = functional.huber_loss(error, torch.zeros_like(error), reduction="none")
         loss = (weight * each).sum() / counts.sum().clamp_min(1)
-        descend(self.optimizer, loss, REFUSAL, self.cfg.max_grad_norm)
+        backward_and_step(self.optimizer, loss, REFUSAL, self.cfg.max_grad_norm)
         self.errors = error.detach()
         self._move_on(step)
         return {

@@ -38,8 +38,8 @@ from intrigue.fields import (
     PositiveInt,
 )
 from intrigue.nn.returns import gae
-from intrigue.ops.execution import Captured, LossStep, Mode, captures
-from intrigue.ops.optimizer_step import load_optimizer_state, optimizer_state
+from intrigue.ops.execution import CudaGraph, Mode, uses_cuda_graph
+from intrigue.ops.optimizer_step import LossStep, load_optimizer_state, optimizer_state
 from intrigue.ops.precision import fast_float32
 from intrigue.spaces import Spaces
 from intrigue.state import State
@@ -110,7 +110,7 @@ class PPO(Agent):
             log_std=cfg.log_std,
             input_norm=cfg.obs_norm if cfg.normalize_obs else "none",
         )
-        self._captured: dict[int, Captured] = {}
+        self._captured: dict[int, CudaGraph] = {}
         self.execute("plain")
 
     def execute(self, mode: Mode) -> None:
@@ -121,7 +121,7 @@ class PPO(Agent):
             self.parameters(),
             learning_rate=self.cfg.learning_rate,
             eps=self.cfg.adam_eps,
-            refusal=REFUSAL,
+            error_text=REFUSAL,
             mode=mode,
             max_grad_norm=self.cfg.max_grad_norm,
             fused=self.nets.pixels,
@@ -134,9 +134,9 @@ class PPO(Agent):
 
     def act(self, obs: Tensor, skill: Tensor, *, explore: bool, rng: Generator) -> Acted:
         """Sampled (or most likely) actions, with their log-probabilities and the state's values."""
-        if captures(self.mode, obs.device) and explore:
+        if uses_cuda_graph(self.mode, obs.device) and explore:
             if id(rng) not in self._captured:
-                self._captured[id(rng)] = Captured(lambda obs, skill: self._decide(obs, skill, True, rng), (rng,))
+                self._captured[id(rng)] = CudaGraph(lambda obs, skill: self._decide(obs, skill, True, rng), (rng,))
             decided = tuple(each.clone() for each in self._captured[id(rng)](obs, skill))
         else:
             decided = self._decide(obs, skill, explore, rng)
@@ -244,4 +244,4 @@ class PPO(Agent):
         """Put back what `train_state` gave."""
         self.load_state_dict(state["modules"])
         load_optimizer_state(self._step.optimizer, state["optimizer"])
-        self._step.exchanged()
+        self._step.invalidate_graph()

@@ -24,7 +24,7 @@ from intrigue.nn.encoders import StateFeatures
 from intrigue.nn.feature_noise import FeatureNoise
 from intrigue.nn.networks import DynamicsEnsemble
 from intrigue.ops.matmul import EnsembleLinear
-from intrigue.ops.row_norm import lengths
+from intrigue.ops.row_norm import row_norm
 from intrigue.rng import Rng, uniform
 from intrigue.types import Transitions
 
@@ -81,7 +81,7 @@ class ForwardModels(nn.Module):
             case "half":
                 return offset.square().sum(-1) / 2
             case "norm":
-                return lengths(offset)
+                return row_norm(offset)
 
     def losses(self, batch: Transitions, rng: Rng) -> tuple[Tensor, Tensor]:
         """The encoder's own loss, (), and each member's, (K,); only a joint encoder is shaped by the latter."""

@@ -21,8 +21,8 @@ import torch
 from torch import Tensor, nn
 
 from intrigue.errors import ConfigError
-from intrigue.ops.tf32x3 import expanded
-from intrigue.ops.topk import smallest
+from intrigue.ops.tf32x3 import pairwise_scores
+from intrigue.ops.topk import bottom_k
 
 # Measured on points of a bent six-dimensional surface (65,536 rows of 128 numbers, one core): 8 lists hold 99 % of the
 # 12 nearest; 16,384 queries take 3 s where the exact search takes 12 s, 1,024 queries gain next to nothing.
@@ -172,11 +172,11 @@ def _picked(
     for start in range(0, query.shape[0], size):
         part = query[start : start + size]
         # ‖q‖² is the same for every candidate of a row, so it cannot change their order.
-        distance = expanded(part, memory, norms)  # (b, M)
+        distance = pairwise_scores(part, memory, norms)  # (b, M)
         if own != "no":
             # Rounding could put a close other row before the row itself; -inf keeps the row first.
             distance[:, start:].diagonal().fill_(torch.inf if own == "skip" else -torch.inf)
-        yield slice(start, start + part.shape[0]), smallest(distance, k)
+        yield slice(start, start + part.shape[0]), bottom_k(distance, k)
 
 
 def _own_rows(rows: slice, like: Tensor) -> Tensor:

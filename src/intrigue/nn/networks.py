@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from intrigue.ops.first_layer import Trunk
+from intrigue.ops.first_layer import FirstLayer
 from intrigue.ops.matmul import EnsembleLinear
 from intrigue.spaces import ObsSpec
 
@@ -179,7 +179,7 @@ class StateTrunk(nn.Module):
 def icm_trunk(spec: ObsSpec, features: int) -> nn.Module:
     """URLB's `icm_apt` encoder: one layer, LayerNorm, tanh. Forward and inverse model train it (`icm_dynamics`)."""
     trunk = StateTrunk(spec, features)
-    return nn.Sequential(trunk, init_orthogonal(Trunk(trunk.width, features), 1.0))
+    return nn.Sequential(trunk, init_orthogonal(FirstLayer(trunk.width, features), 1.0))
 
 
 def relu_net(width_in: int, hidden: int, width_out: int) -> nn.Module:

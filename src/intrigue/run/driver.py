@@ -20,7 +20,7 @@ from intrigue.config.plugins import plugin_files
 from intrigue.config.run import RunConfig, flatten_json, resolve
 from intrigue.errors import CheckpointError, ConfigError
 from intrigue.ops.execution import pick_mode
-from intrigue.ops.precision import pick_products
+from intrigue.ops.precision import resolve_matmul_dtype
 from intrigue.run import checkpoint
 from intrigue.run import create as birth
 from intrigue.run.create import Staging
@@ -94,7 +94,7 @@ def settled(cfg: RunConfig) -> RunConfig:
         device=device.type,
         threads=use_threads(cfg.run.threads),
         execution=pick_mode(cfg.run.execution, device),
-        products=pick_products(cfg.run.products, device),
+        products=resolve_matmul_dtype(cfg.run.products, device),
     )
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from intrigue.config.compatibility import aimless
 from intrigue.config.run import RunConfig
 from intrigue.errors import RunError, of_seed
-from intrigue.ops.precision import use_products
+from intrigue.ops.precision import set_matmul_dtype
 from intrigue.run import checkpoint
 from intrigue.run.logging.console import Console
 from intrigue.run.session import LiveRun
@@ -57,8 +57,8 @@ def drive(runs: Sequence[LiveRun], stop: StopRequest, place: Path, *, quiet: boo
         contextlib.closing(Console(cfg.run.steps, quiet=quiet, seeds=len(runs))) as console,
         contextlib.ExitStack() as stack,
     ):
-        use_products(cfg.run.products)
-        stack.callback(use_products, "float32")  # so that nothing else in this process takes what a run chose
+        set_matmul_dtype(cfg.run.products)
+        stack.callback(set_matmul_dtype, "float32")  # so that nothing else in this process takes what a run chose
         _introduce(runs, console)
         stack.enter_context(_explained(runs, place))
         for run in runs:

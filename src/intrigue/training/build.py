@@ -20,7 +20,7 @@ from intrigue.envs.pool.pool import Pool, make_pool
 from intrigue.envs.registry import ENVS
 from intrigue.errors import ConfigError, Problem
 from intrigue.ops.execution import pick_mode
-from intrigue.ops.precision import use_products
+from intrigue.ops.precision import set_matmul_dtype
 from intrigue.replay.buffer import ReplayBuffer
 from intrigue.rng import Streams, seeded_construction
 from intrigue.skills import SkillCourse, SkillSpec
@@ -101,7 +101,7 @@ def assemble(cfg: RunConfig, pool: Pool, device: torch.device) -> Parts | Replay
     with seeded_construction(seed, f"init/agent/{cfg.agent_name}"):
         agent = entry.cls(agent_cfg, spaces, names).to(device)
     mode = pick_mode(cfg.run.execution, device)
-    use_products(cfg.run.products)
+    set_matmul_dtype(cfg.run.products)
     agent.execute(mode)
     curiosity.execute(mode)
     streams = Streams(seed, device)

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from intrigue.envs.atari.frame_stack import Bytes, Stack
 from intrigue.envs.atari.protocols import SIDE
 from intrigue.envs.atari.screen import GREY_PARTS, Kind, Screen, exact_in_float32, filter_weights, grey_table
-from intrigue.ops.native_build import CannotCompile, load
+from intrigue.ops.native_build import CannotCompile, load_library
 
 SOURCE = Path(__file__).with_name("screen.c")
 # Wider registers slow the emulator's next frames down, as `processor` says: with 256 bits picture and four frames took
@@ -43,7 +43,7 @@ class _Tables(ctypes.Structure):
 def picture_function() -> ctypes._NamedFuncPointer | None:
     """The compiled function, or None where it cannot be compiled."""
     try:
-        function = load(SOURCE, FLAGS).picture
+        function = load_library(SOURCE, FLAGS).picture
     except CannotCompile:
         return None
     function.argtypes = (ctypes.c_void_p,) * 4
