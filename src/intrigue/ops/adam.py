@@ -133,4 +133,4 @@ def _check_losses(losses: Tensor, counts: Tensor, steps: Sequence[Tensor]) -> No
             f"{losses.numel()} losses. They must be of the losses' shape, float32 and contiguous."
         )
     if any(each.device != losses.device for each in (counts, *steps)):
-        raise ValueError(f"counts are not on the losses' device, {losses.device}. Move them there.")
+        raise ValueError(f"counts are not on the device of the losses, on {losses.device}. Move them there.")
