@@ -106,8 +106,8 @@ MUTANTS = {
         "tests/unit/test_rng.py",
     ),
     "environments ignore their seed": Mutant(
-        "envs/pool/local.py", "seed = derive_seed(self._seed, *purpose, self._share[i])",
-        "seed = derive_seed(0, *purpose, self._share[i])", "tests/contract/test_env_contract.py",
+        "envs/pool/local.py", "seed = derive_seed(self._seed, *purpose, index)",
+        "seed = derive_seed(0, *purpose, index)", "tests/contract/test_env_contract.py",
     ),
     "the optimiser is not saved": Mutant(
         "agents/ppo.py", '        load_optimizer_state(self._step.optimizer, state["optimizer"])\n', "",

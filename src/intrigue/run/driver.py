@@ -44,7 +44,7 @@ from intrigue.run.session import LiveRun, finished, save_state
 from intrigue.run.signals import StopRequest
 from intrigue.training.build import build, pick_device
 from intrigue.training.loops import AnyParts
-from intrigue.training.pool_prestart import PoolsAhead
+from intrigue.training.pool_prestart import PrestartedPools
 
 DEFAULT_ROOT = Path("runs")
 Prepare: TypeAlias = Callable[[AnyParts], Mapping[str, Any]]
@@ -109,7 +109,7 @@ def command_line() -> str:
 
 
 def bear(
-    cfg: RunConfig, staging: Staging, prepare: Prepare | None, *, beside: int = 1, pools: PoolsAhead | None = None
+    cfg: RunConfig, staging: Staging, prepare: Prepare | None, *, beside: int = 1, pools: PrestartedPools | None = None
 ) -> AnyParts:
     """The parts of a run at its first step, which is saved: its folder can be published."""
     with contextlib.ExitStack() as failed:
@@ -126,7 +126,7 @@ def fresh(
     folder: RunFolder | None = None,
     *,
     beside: int = 1,
-    pools: PoolsAhead | None = None,
+    pools: PrestartedPools | None = None,
 ) -> AnyParts:
     """New parts at the first step; what `prepare` gives is added to the folder's provenance."""
     with contextlib.ExitStack() as failed:
@@ -142,7 +142,7 @@ def fresh(
 
 
 def take_up(
-    folder: RunFolder, steps: int | None = None, *, beside: int = 1, pools: PoolsAhead | None = None
+    folder: RunFolder, steps: int | None = None, *, beside: int = 1, pools: PrestartedPools | None = None
 ) -> LiveRun | Run:
     """The run as its newest whole checkpoint left it, or, where that is its last step, the finished run.
 

@@ -41,7 +41,7 @@ from intrigue.run.names import seeds_stem
 from intrigue.run.session import LiveRun
 from intrigue.run.signals import StopRequest
 from intrigue.training.loops import AnyParts, why_not_together
-from intrigue.training.pool_prestart import PoolsAhead
+from intrigue.training.pool_prestart import PrestartedPools
 
 Opener: TypeAlias = Callable[[], LiveRun | Run]
 """Gives a run that can go on from where it stands, or one that is finished."""
@@ -66,7 +66,7 @@ def start_seeds(plans: Sequence[Plan], *, out: Path | None = None, quiet: bool =
         else:
             nest = seed_folder.create(out, command_line())
         stack.enter_context(nest)
-        pools = stack.enter_context(PoolsAhead(plugin_files(), beside=len(plans)))
+        pools = stack.enter_context(PrestartedPools(plugin_files(), concurrent_runs=len(plans)))
         born: list[AnyParts] = []
         reason = None
         for plan in plans:
@@ -105,7 +105,7 @@ def resume_seeds(path: Path, *, steps: int | None = None, quiet: bool = False) -
         alike = all(cfg.with_run(seed=0) == configs[0].with_run(seed=0) for cfg in configs)
         waiting = sum(not folder.finished.exists() for folder in folders)
 
-        pools = stack.enter_context(PoolsAhead(plugin_files(), beside=waiting))
+        pools = stack.enter_context(PrestartedPools(plugin_files(), concurrent_runs=waiting))
 
         def apart(run: LiveRun) -> str | None:
             if not alike:
