@@ -19,8 +19,8 @@ from pathlib import Path
 import numpy as np
 
 from intrigue.errors import ConfigError
-from intrigue.scores.aggregate import Scores
 from intrigue.scores.normalized import EXPERTS
+from intrigue.scores.stats import Scores
 
 PAPER_METHODS = ("ICM", "RND", "APS", "Disagreement", "APT", "NNM")
 QUOTED = ("ICM", "RND", "APS")  # by the paper, from URLB

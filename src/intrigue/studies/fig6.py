@@ -19,8 +19,7 @@ from typing import ClassVar, final
 
 import numpy as np
 
-from intrigue.scores import Interval, difference_interval, joint_interval, seeds_interval
-from intrigue.scores.aggregate import Scores
+from intrigue.scores import Interval, Scores, bootstrap_interval, difference_interval, joint_interval
 from intrigue.scores.normalized import EXPERTS
 from intrigue.studies.base import SCORE_COLUMNS, Budget, Conclusion, Row, Verdict
 from intrigue.studies.common.verdicts import difference, ordered, span
@@ -115,7 +114,7 @@ def _together(results: TunedResults, tasks: Sequence[str]) -> list[Row]:
     area = {label: all_the_way(results, label, tasks) for label in RUN_BY_PAPER}
     rows = []
     for label in RUN_BY_PAPER:
-        interval = seeds_interval(area[label])
+        interval = bootstrap_interval(area[label])
         told = f"{area[label].mean():.3f}"
         rows.append(Row(f"all the way, {label}", "-", told, len(area[label]), interval=span(interval, 3)))
     for label in (OURS, "APT"):

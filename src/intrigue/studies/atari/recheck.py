@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from intrigue.scores import ATARI_57, PAPER_26, PRINTED, above_human, games_interval
+from intrigue.scores import ATARI_57, PAPER_26, PRINTED, above_human, bootstrap_interval
 from intrigue.studies.atari.paper import (
     CLAIMED_26,
     CLAIMED_57,
@@ -171,7 +171,7 @@ def _carried() -> list[str]:
     kept = [game for game in GAMES_26 if game not in CARRIERS]
     rest = ", ".join(f"{method} {figures(method, kept).mean:.3f}" for method in KEYS)
     matrix = np.asarray([list(mine.values())])
-    interval = games_interval(matrix)
+    interval = bootstrap_interval(matrix, over_tasks=True)
     around = "" if interval is None else f" [{interval[0]:.2f}, {interval[1]:.2f}]"
     return [
         f"{CARRIERS[0]} alone is {first:.0%} of NNM's mean, with {CARRIERS[1]} {both:.0%}. Without "

@@ -17,7 +17,7 @@ import numpy as np
 
 from intrigue.errors import ConfigError
 from intrigue.scores import normalised
-from intrigue.scores.aggregate import Scores
+from intrigue.scores.stats import Scores
 from intrigue.studies.common.arm_names import Name
 from intrigue.studies.common.curves import Curve
 

@@ -16,11 +16,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from intrigue.scores import AGGREGATES, PAPER_26, joint_interval, seeds_interval, superhuman
-from intrigue.scores import difference_interval as aggregate_difference
-from intrigue.scores.aggregate import Scores
-from intrigue.scores.stats import bootstrap_interval
-from intrigue.scores.stats import mean as plain_mean
+from intrigue.scores import (
+    AGGREGATES,
+    PAPER_26,
+    Scores,
+    bootstrap_interval,
+    difference_interval,
+    joint_interval,
+    mean,
+    superhuman,
+)
 from intrigue.studies.atari.paper import Claim, figures, raw_scores, strictly_best
 from intrigue.studies.atari.results import Results
 from intrigue.studies.atari.study import METHODS, NOMINAL_STEPS, common_words, listed
@@ -92,7 +97,7 @@ class ScoreTable:
         nominal = self.results.step >= NOMINAL_STEPS
         rows = []
         for kind, statistic in AGGREGATES.items():
-            interval = seeds_interval(scores, statistic)
+            interval = bootstrap_interval(scores, statistic=statistic)
             paper = f"{self.claimed[label].mean:.2f}" if kind == "mean" else "-"
             # Where the paper's scores are not published its printed mean is all there is to reach.
             target = getattr(figures(label, self.wanted), FIELDS[kind]) if self.checkable else self.claimed[label].mean
@@ -103,7 +108,7 @@ class ScoreTable:
                 Row(f"{kind} HNS, {label}", paper, f"{statistic(scores):.3f}", len(scores), verdict,
                     recomputed=self._recomputed(label, FIELDS[kind]), interval=span(interval, 3))
             )  # fmt: skip
-        means = {game: plain_mean(self.results.raw(METHODS[label], game)) for game in self.games}
+        means = {game: mean(self.results.raw(METHODS[label], game)) for game in self.games}
         above = f"{superhuman(means)} of {len(self.games)}"
         rows.append(
             Row(f"superhuman games, {label}", str(self.claimed[label].superhuman), above, len(scores),
@@ -129,7 +134,7 @@ class ScoreTable:
         for rival in (name for name in RIVALS if name in self.methods):
             theirs = self._human(rival)
             for times, words in ((1.0, "above"), (2.0, "at least twice")):
-                interval = aggregate_difference(ours, theirs, times=times)
+                interval = difference_interval(ours, theirs, times=times)
                 verdict = ordered(interval) if self.whole else "SHORT"
                 rows.append(
                     Row(f"mean HNS: NNM {words} {rival}", self._pair(rival), self._ratio(ours, theirs), len(ours),
@@ -137,7 +142,7 @@ class ScoreTable:
                 )  # fmt: skip
             for kind in ("median", "IQM"):
                 statistic = AGGREGATES[kind]
-                interval = aggregate_difference(ours, theirs, statistic)
+                interval = difference_interval(ours, theirs, statistic=statistic)
                 gap = f"{statistic(ours) - statistic(theirs):+.3f}"
                 rows.append(
                     Row(f"{kind} HNS: NNM minus {rival}", "-", gap, len(ours),
@@ -224,7 +229,7 @@ class ScoreTable:
             scores = self.results.human(name, games)
             where = "" if games == self.games else f", {len(games)} games"
             for kind, statistic in AGGREGATES.items():
-                interval = span(seeds_interval(scores, statistic), 3)
+                interval = span(bootstrap_interval(scores, statistic=statistic), 3)
                 rows.append(
                     Row(f"{kind} HNS, {name}{where}", "-", f"{statistic(scores):.3f}", len(scores), interval=interval)
                 )

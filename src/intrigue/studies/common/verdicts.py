@@ -46,20 +46,8 @@ def reached(interval: Interval | None, value: float, nominal: bool) -> Verdict:
 
 
 def difference(ours: Sequence[float], theirs: Sequence[float], times: float = 1.0) -> Interval | None:
-    """Interval over seeds of mean(ours) − times · mean(theirs) in one game; None for one seed.
-
-    All resamples at once: a table asks for two of these per game.
-    """
-    if min(len(ours), len(theirs)) < 2:
-        return None
-    rng = np.random.default_rng(0)
-    means = [
-        np.asarray(values)[rng.integers(len(values), size=(stats.RESAMPLES, len(values)))].mean(axis=1)
-        for values in (ours, theirs)
-    ]
-    tail = 50 * (1 - stats.CONFIDENCE)
-    low, high = np.percentile(means[0] - times * means[1], [tail, 100 - tail])
-    return float(low), float(high)
+    """Interval over seeds of mean(ours) − times · mean(theirs) in one game; None for one seed."""
+    return stats.difference_interval(ours, theirs, np.random.default_rng(0), times=times)
 
 
 def spread_difference(ours: Sequence[float], theirs: Sequence[float]) -> Interval | None:

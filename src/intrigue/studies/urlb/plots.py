@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from intrigue.report.charts import COLORS, drawing, finish, legend_below, new_figure, short_count
 from intrigue.run.atomic import write_file
-from intrigue.scores import AGGREGATES, seeds_interval
+from intrigue.scores import AGGREGATES, bootstrap_interval
 from intrigue.scores.normalized import EXPERTS
 from intrigue.scores.urlb_published import DOMAINS, Column, domain_of, shares, tasks_of
 from intrigue.studies.atari.plots import mean_curve
@@ -125,7 +125,7 @@ def _means(axes: Axes, results: TunedResults, table: TunedTable, tasks: Sequence
         if mine != list(tasks):
             continue  # a mean over other tasks would stand beside the wrong ones
         scores = results.shares(table.held[label], tasks)
-        interval = seeds_interval(scores)
+        interval = bootstrap_interval(scores)
         if interval is not None:
             axes.plot(interval, [row, row], color=color, linewidth=2.4, solid_capstyle="butt")
         axes.plot([AGGREGATES["mean"](scores)], [row], marker="o", color=color, markersize=7)

@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 
 from intrigue.errors import ConfigError
-from intrigue.scores.aggregate import Scores
 from intrigue.scores.normalized import EXPERTS
+from intrigue.scores.stats import Scores
 from intrigue.scores.urlb_published import TASKS_12, domain_of
 from intrigue.studies.atari.results import LEFT_BEHIND, SMALL
 from intrigue.studies.common.arm_names import Name

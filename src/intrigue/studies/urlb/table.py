@@ -17,8 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from intrigue.scores import AGGREGATES, difference_interval, joint_interval, seeds_interval
-from intrigue.scores.aggregate import Scores
+from intrigue.scores import AGGREGATES, Scores, bootstrap_interval, difference_interval, joint_interval
 from intrigue.scores.stats import mean, std
 from intrigue.scores.urlb_published import DOMAINS, TASKS_12, Column, domain_of, shares, tasks_of
 from intrigue.studies.atari.study import listed
@@ -130,7 +129,7 @@ class TunedTable:
     def _aggregate(self, label: str, kind: str, tasks: list[str], where: str, wanted: list[str]) -> Row:
         name, statistic = self.held[label], AGGREGATES[kind]
         scores = self.results.shares(name, tasks)
-        interval = seeds_interval(scores, statistic)
+        interval = bootstrap_interval(scores, statistic=statistic)
         method = method_of(name)
         verdict: Verdict | None = None
         if label == OURS and kind == "mean":

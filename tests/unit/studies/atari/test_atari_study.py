@@ -40,7 +40,7 @@ def at_human(game: str, share: float) -> float:
 @pytest.fixture(autouse=True)
 def _few_resamples(monkeypatch):
     """Differences here are certain or nil; a tenth of the resamples says so as well."""
-    monkeypatch.setattr("intrigue.scores.aggregate.RESAMPLES", 200)
+    monkeypatch.setattr("intrigue.scores.stats.RESAMPLES", 200)
 
 
 def judge(study: str, curves: list[Curve]):

@@ -23,7 +23,7 @@ ATARI = ("fig4", "fig5", "fig7", "table2", "table3")
 @pytest.fixture(autouse=True)
 def _few_resamples(monkeypatch):
     """Differences here are certain or nil; a tenth of the resamples says so as well."""
-    monkeypatch.setattr("intrigue.scores.aggregate.RESAMPLES", 200)
+    monkeypatch.setattr("intrigue.scores.stats.RESAMPLES", 200)
 
 
 # --- plans

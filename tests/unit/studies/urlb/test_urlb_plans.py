@@ -25,7 +25,7 @@ from study_rows import TUNED, rows_of, write_tuned
 @pytest.fixture(autouse=True)
 def _few_resamples(monkeypatch):
     """Differences here are certain or nil; a tenth of the resamples says so as well."""
-    monkeypatch.setattr("intrigue.scores.aggregate.RESAMPLES", 200)
+    monkeypatch.setattr("intrigue.scores.stats.RESAMPLES", 200)
 
 
 # --- plans

@@ -26,7 +26,7 @@ from urlb_rows import judge, tuning, world
 @pytest.fixture(autouse=True)
 def _few_resamples(monkeypatch):
     """Differences here are certain or nil; a tenth of the resamples says so as well."""
-    monkeypatch.setattr("intrigue.scores.aggregate.RESAMPLES", 200)
+    monkeypatch.setattr("intrigue.scores.stats.RESAMPLES", 200)
 
 
 # --- what is published
