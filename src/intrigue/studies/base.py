@@ -1,6 +1,6 @@
 """What a study declares, and what it concludes.
 
-A study is one file: its arms (what is compared), its budget ladder, the paper's numbers, and the rule for its verdict:
+A study is one file: its arms (what is compared), its budgets, the paper's numbers, and the rule for its verdict:
 
     PASS    the claim holds at this budget
     SHORT   the claim cannot be judged at this budget: too few steps or seeds, or an interval that leaves it open
@@ -27,11 +27,11 @@ BudgetName: TypeAlias = Literal["smoke", "hour", "full"]
 
 @dataclass(frozen=True)
 class Budget:
-    """How much a rung of the ladder spends: agent steps a run, seeds an arm."""
+    """How much a study may spend: agent steps a run, seeds an arm."""
 
     steps: int
     seeds: int
-    rung: str = ""  # arms of another rung are left out, so that a small budget can take fewer or smaller ones
+    level: str = ""  # arms of another level are left out, so that a small budget can take fewer or smaller ones
     jobs: int = 0  # runs at a time where the command says nothing; 0: one per core
     together: bool = False  # all seeds of an arm in one process, for settings whose seeds can learn at once
 
@@ -42,7 +42,7 @@ class Arm:
 
     label: str
     layer: Mapping[str, Any]
-    rung: str = ""  # the rung of the budgets it belongs to; empty: all
+    level: str = ""  # the budget it belongs to; empty: all
     steps: int = 0  # agent steps where they are not the budget's
     # The pre-training whose newest snapshot is fine-tuned on the layer's environment. Arms that name an equal one share
     # its run of the same seed. The rest of their layer says nothing: a fine-tuning takes it from that run.
@@ -95,7 +95,7 @@ SCORE_COLUMNS = {
 
 
 @dataclass(frozen=True)
-class Board:
+class PaperTable:
     """A table that nothing is judged in: what others printed and what was found here, in their own form."""
 
     title: str
@@ -113,7 +113,7 @@ class Conclusion:
     files: Sequence[Path] = field(default_factory=list)
     columns: Mapping[str, str] = field(default_factory=lambda: PLAIN_COLUMNS)
     figures: Mapping[str, Any] = field(default_factory=dict)  # the numbers behind the words, for `--json`
-    boards: Sequence[Board] = ()
+    paper_tables: Sequence[PaperTable] = ()
 
     def cells(self, row: Row) -> list[str]:
         """The row's texts, column by column."""
@@ -135,7 +135,7 @@ class Study(abc.ABC):
         """The table and its verdicts from the finished runs of each arm, by label."""
 
 
-class Rechecked(abc.ABC):
+class CanRecheckPaper(abc.ABC):
     """A study that can compute the paper's own numbers again without training anything."""
 
     @abc.abstractmethod
@@ -143,7 +143,7 @@ class Rechecked(abc.ABC):
         """The paper's numbers beside what follows from what it prints."""
 
 
-class FromFiles(abc.ABC):
+class CanReadFiles(abc.ABC):
     """A study whose table can be made from files of results, wherever the runs were trained."""
 
     @abc.abstractmethod

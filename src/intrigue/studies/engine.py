@@ -81,7 +81,7 @@ def make_plan(study: Study, budget: Budget, out: Path) -> list[Job]:
 
     A pre-training stands once in it, before the first run that begins with it.
     """
-    chosen = [arm for arm in study.arms() if arm.rung in ("", budget.rung)]
+    chosen = [arm for arm in study.arms() if arm.level in ("", budget.level)]
     plan: dict[Path, Job] = {}
     stems = {id(arm): _stem(arm, budget) for each in chosen for arm in (each.before, each) if arm is not None}
 

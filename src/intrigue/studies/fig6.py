@@ -22,6 +22,8 @@ import numpy as np
 from intrigue.scores import Interval, Scores, bootstrap_interval, difference_interval, joint_interval
 from intrigue.scores.normalized import EXPERTS
 from intrigue.studies.base import SCORE_COLUMNS, Budget, Conclusion, Row, Verdict
+from intrigue.studies.common.results import Results
+from intrigue.studies.common.study import budgets_of
 from intrigue.studies.common.verdicts import difference, ordered, span
 from intrigue.studies.registry import register_study
 from intrigue.studies.urlb.methods import (
@@ -32,11 +34,10 @@ from intrigue.studies.urlb.methods import (
     RUN_BY_PAPER,
     SCRATCH,
     method_of,
-    with_several,
+    multi_env_variants,
 )
-from intrigue.studies.urlb.plots import draw_tunings
-from intrigue.studies.urlb.results import TunedResults
-from intrigue.studies.urlb.study import Rung, UrlbStudy, budgets_of
+from intrigue.studies.urlb.plots import draw_finetunings
+from intrigue.studies.urlb.study import UrlbLevel, UrlbStudy
 from intrigue.studies.urlb.table import missing, protocol, returns_text
 
 # Ours: two of each domain; in all of them the paper prints NNM above APT.
@@ -45,10 +46,10 @@ TASKS = (
 )  # fmt: skip
 SHOWN = (SCRATCH, *RUN_BY_PAPER)
 COMPARABLE = (0.8, 1.25)  # ours
-RUNGS = {
-    "smoke": Rung(("walker_run",), RUN_BY_PAPER, 2_000, 1_500, 1),
-    "hour": Rung(TASKS[:4], RUN_BY_PAPER, 500_000, FINETUNE_FRAMES, 1, jobs=2),  # 6 pre-trainings, 12 fine-tunings
-    "full": Rung(TASKS, SHOWN, PRETRAIN_FRAMES, FINETUNE_FRAMES, 10, jobs=4),
+LEVELS = {
+    "smoke": UrlbLevel(("walker_run",), RUN_BY_PAPER, 2_000, 1_500, 1),
+    "hour": UrlbLevel(TASKS[:4], RUN_BY_PAPER, 500_000, FINETUNE_FRAMES, 1, jobs=2),  # 6 pre-trainings, 12 fine-tunings
+    "full": UrlbLevel(TASKS, SHOWN, PRETRAIN_FRAMES, FINETUNE_FRAMES, 10, jobs=4),
 }
 
 
@@ -58,10 +59,10 @@ class Figure6(UrlbStudy):
     """Six tasks, three methods, all the way through fine-tuning."""
 
     title: ClassVar[str] = "Figure 6: fine-tuning after pre-training"
-    rungs: ClassVar[Mapping[str, Rung]] = RUNGS
-    budgets: ClassVar[Mapping[str, Budget]] = budgets_of(RUNGS)
+    levels: ClassVar[Mapping[str, UrlbLevel]] = LEVELS
+    budgets: ClassVar[Mapping[str, Budget]] = budgets_of(LEVELS)
 
-    def judge(self, results: TunedResults) -> Conclusion:
+    def judge(self, results: Results) -> Conclusion:
         """The text's claims over the six tasks, then task by task."""
         names = [METHODS[label].name for label in RUN_BY_PAPER]
         tasks = [task for task in results.tasks(*names) if task in TASKS]
@@ -74,7 +75,7 @@ class Figure6(UrlbStudy):
             f"{COMPARABLE[0]} and {COMPARABLE[1]}."
         )
         told = ", ".join(
-            f"{label} {results.shares(METHODS[label].name, tasks).mean():.3f}" for label in RUN_BY_PAPER if tasks
+            f"{label} {results.normalised(METHODS[label].name, tasks).mean():.3f}" for label in RUN_BY_PAPER if tasks
         )
         headline = (
             f"Mean share of the expert's score on {len(tasks)} of {len(TASKS)} tasks: {told}"
@@ -83,19 +84,19 @@ class Figure6(UrlbStudy):
         )
         return Conclusion(headline, rows, words, columns=SCORE_COLUMNS)
 
-    def draw(self, results: TunedResults, out: Path) -> list[Path]:
+    def draw(self, results: Results, out: Path) -> list[Path]:
         """The curves."""
-        return draw_tunings(results, TASKS, SHOWN, out, self.title)
+        return draw_finetunings(results, TASKS, SHOWN, out, self.title)
 
 
-def all_the_way(results: TunedResults, label: str, tasks: Sequence[str]) -> Scores:
+def all_the_way(results: Results, label: str, tasks: Sequence[str]) -> Scores:
     """Mean over all evaluations of score/expert, (seeds, tasks): the area under the curve."""
     name = METHODS[label].name
     seeds = results.seeds(name, tasks)
     columns = []
     for task in tasks:
-        runs = [run for run in results.runs if (run.task, run.name) == (task, name)]
-        columns.append([run.returns[run.frames <= results.frames].mean() / EXPERTS[task] for run in runs[:seeds]])
+        runs = results.runs_of(name, task)[:seeds]
+        columns.append([run.until(results.step).returns.mean() / EXPERTS[task] for run in runs])
     return np.stack([np.asarray(column, dtype=np.float64) for column in columns], axis=1)
 
 
@@ -108,7 +109,7 @@ def comparable(interval: Interval | None) -> Verdict:
     return "FAIL" if interval[1] < COMPARABLE[0] or interval[0] > COMPARABLE[1] else "SHORT"
 
 
-def _together(results: TunedResults, tasks: Sequence[str]) -> list[Row]:
+def _together(results: Results, tasks: Sequence[str]) -> list[Row]:
     """Claims about all six tasks; on fewer they stay open."""
     whole = list(tasks) == list(TASKS)
     area = {label: all_the_way(results, label, tasks) for label in RUN_BY_PAPER}
@@ -132,16 +133,16 @@ def _together(results: TunedResults, tasks: Sequence[str]) -> list[Row]:
     told = f"{area[OURS].mean() / area['APT'].mean():.2f}×"
     speed = comparable(ratio) if whole else "SHORT"
     rows.append(Row("all the way: NNM to APT", "comparable", told, seeds, speed, interval=span(ratio)))
-    ours, theirs = (results.shares(METHODS[label].name, tasks) for label in (OURS, "APT"))
+    ours, theirs = (results.normalised(METHODS[label].name, tasks) for label in (OURS, "APT"))
     interval = difference_interval(ours, theirs)
     told = f"{ours.mean():.3f} to {theirs.mean():.3f}"
     result = ordered(interval) if whole else "SHORT"
     return [*rows, Row("result: NNM above APT", "significantly", told, seeds, result, interval=span(interval, 3))]
 
 
-def _alone(results: TunedResults, task: str) -> list[Row]:
+def _alone(results: Results, task: str) -> list[Row]:
     """Each method's score in a task, and NNM against APT there."""
-    shown = with_several(SHOWN, results.scores)
+    shown = multi_env_variants(SHOWN, results.scores)
     raw = {label: results.raw(name, task) for label, name in shown.items()}
     rows = []
     for label, found in raw.items():

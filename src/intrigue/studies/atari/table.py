@@ -5,8 +5,8 @@
     games        NNM against each other, in the order the paper prints
     the rest     every other preset in the data, measured
 
-`judging` says how each is judged. "Recomputed" is the paper's own column with the right constants, on the paper's games
-and, where we have fewer, on the same ones as ours.
+`common.verdicts` says how each is judged. "Recomputed" is the paper's own column with the right constants, on the
+paper's games and, where we have fewer, on the same ones as ours.
 """
 
 from __future__ import annotations
@@ -27,11 +27,20 @@ from intrigue.scores import (
     superhuman,
 )
 from intrigue.studies.atari.paper import Claim, figures, raw_scores, strictly_best
-from intrigue.studies.atari.results import Results
-from intrigue.studies.atari.study import METHODS, NOMINAL_STEPS, common_words, listed
+from intrigue.studies.atari.study import METHODS, NOMINAL_STEPS, describe_data
 from intrigue.studies.base import SCORE_COLUMNS, Conclusion, Row
-from intrigue.studies.common.arm_names import Name
-from intrigue.studies.common.verdicts import difference, ordered, reached, scores_text, span
+from intrigue.studies.common.arm_names import ArmName
+from intrigue.studies.common.results import Results
+from intrigue.studies.common.verdicts import (
+    count_wins,
+    difference,
+    flip,
+    list_names,
+    ordered,
+    reached,
+    scores_text,
+    span,
+)
 
 OURS, RIVALS = "NNM", ("Disagreement", "ICM")
 FIELDS = {"mean": "mean", "median": "median", "IQM": "iqm"}
@@ -46,14 +55,14 @@ class ScoreTable:
     claimed: Mapping[str, Claim]
 
     @property
-    def methods(self) -> dict[str, Name]:
+    def methods(self) -> dict[str, ArmName]:
         """Those of the paper's three that were run."""
         return {label: name for label, name in METHODS.items() if name in self.results.scores}
 
     @property
     def games(self) -> list[str]:
         """The games of the table that all of them have."""
-        return [game for game in self.results.games(*self.methods.values()) if game in self.wanted]
+        return [game for game in self.results.tasks(*self.methods.values()) if game in self.wanted]
 
     @property
     def whole(self) -> bool:
@@ -73,24 +82,24 @@ class ScoreTable:
             rows += self._claims()
         rows += self._games()
         rows += self._others()
-        words = common_words(self.results, self.wanted, list(METHODS.values()))
+        words = describe_data(self.results, self.wanted, list(METHODS.values()))
         if self.games and not self.whole:
             words.append(
-                f"Aggregates are over what {', '.join(self.methods)} all have: {listed(self.games, 26)}. 'Here' is the "
-                f"paper's own column on the same. Claims about all {len(self.wanted)} games stay SHORT."
+                f"Aggregates are over what {', '.join(self.methods)} all have: {list_names(self.games, 26)}. 'Here' is "
+                f"the paper's own column on the same. Claims about all {len(self.wanted)} games stay SHORT."
             )
         words.append(f"NNM stands for the preset {METHODS[OURS]}: the paper's ratio on layer-normalised features.")
         return Conclusion(self._headline(), rows, words, columns=SCORE_COLUMNS)
 
     def _human(self, label: str) -> Scores:
-        return self.results.human(METHODS[label], self.games)
+        return self.results.normalised(METHODS[label], self.games)
 
     def _headline(self) -> str:
         if not self.games or OURS not in self.methods:
             return f"No game of the table was run with {OURS} and the others: nothing to compare yet"
         means = {label: AGGREGATES["mean"](self._human(label)) for label in self.methods}
-        told = ", ".join(f"{label} {value:.2f}" for label, value in means.items())
-        return f"Mean human-normalised score on {len(self.games)} of {len(self.wanted)} games: {told}"
+        means_text = ", ".join(f"{label} {value:.2f}" for label, value in means.items())
+        return f"Mean human-normalised score on {len(self.games)} of {len(self.wanted)} games: {means_text}"
 
     def _aggregates(self, label: str) -> list[Row]:
         scores = self._human(label)
@@ -155,18 +164,14 @@ class ScoreTable:
         if len(rivals) < len(RIVALS):
             return []
 
-        def count(mine: Scores, *others: Scores) -> float:
-            best = np.max([other.mean(axis=0) for other in others], axis=0)
-            return float((mine.mean(axis=0) > best).sum())
-
         parts = [ours, *(self._human(name) for name in rivals)]
-        interval = joint_interval(parts, count)
+        interval = joint_interval(parts, count_wins)
         verdict = ordered(interval, above=len(self.games) / 2) if self.whole else "SHORT"
         bold = sum(row.bold == "nnm" for row in PAPER_26.values())
         paper = f"{bold} of {len(PAPER_26)}" if self.checkable else "-"
         right = f"{len(strictly_best(self.wanted))} of {len(self.wanted)}" if self.checkable else "-"
         return [
-            Row("games in which NNM is best: most", paper, f"{count(*parts):.0f} of {len(self.games)}", len(ours),
+            Row("games in which NNM is best: most", paper, f"{count_wins(*parts):.0f} of {len(self.games)}", len(ours),
                 verdict, recomputed=right, interval=span(interval, 0))
         ]  # fmt: skip
 
@@ -202,19 +207,18 @@ class ScoreTable:
 
     def _game(self, game: str, rival: str, ours: Sequence[float], theirs: Sequence[float]) -> Row:
         interval = difference(ours, theirs)
-        told = f"{scores_text(ours)} to {scores_text(theirs)}"
+        scores = f"{scores_text(ours)} to {scores_text(theirs)}"
         seeds = min(len(ours), len(theirs))
         if game not in PAPER_26:
-            return Row(f"{game}: NNM to {rival}", "-", told, seeds, interval=span(interval))
+            return Row(f"{game}: NNM to {rival}", "-", scores, seeds, interval=span(interval))
         mine, other = raw_scores(OURS, [game])[game], raw_scores(rival, [game])[game]
         human = [figures(label, [game]).mean for label in (OURS, rival)]
-        turned = interval if interval is None or mine > other else (-interval[1], -interval[0])
         return Row(
             f"{game}: NNM {'above' if mine > other else 'below'} {rival}",
             f"{mine:g} to {other:g}",
-            told,
+            scores,
             seeds,
-            ordered(turned),
+            ordered(flip(interval, keep=mine > other)),
             recomputed=f"HNS {human[0]:.2f} to {human[1]:.2f}",
             interval=span(interval),
         )
@@ -226,7 +230,7 @@ class ScoreTable:
             games = [game for game in self.games or self.wanted if game in self.results.scores[name]]
             if not games:
                 continue
-            scores = self.results.human(name, games)
+            scores = self.results.normalised(name, games)
             where = "" if games == self.games else f", {len(games)} games"
             for kind, statistic in AGGREGATES.items():
                 interval = span(bootstrap_interval(scores, statistic=statistic), 3)

@@ -1,14 +1,12 @@
-"""How Atari claims are judged. The rules, stated before any result:
+"""How claims are judged, how scores are written in tables, and figures of finished runs to judge by.
 
-order      "A above B" in a game or an aggregate: 95 % interval over seeds of the difference. PASS wholly on the
-           claim's side, FAIL wholly on the other, SHORT when it holds 0 or there is one seed.
-value      a number of the paper: PASS when our interval reaches the recomputed value or lies above it. Below it:
-           FAIL only after the nominal 1e8 steps, since fewer explain less; SHORT before.
-aggregate  a claim about the mean over the paper's games is judged on all of them; on fewer it is SHORT.
+The rules, stated before any result:
 
-Figures read from a finished run's folder, for studies to compare.
-
-Raw scores of several methods in one game, and one method against the best of the others.
+    order      "A above B" in a task or an aggregate: 95 % interval over seeds of the difference. PASS wholly on the
+               claim's side, FAIL wholly on the other, SHORT when it holds 0 or there is one seed.
+    value      a number of the paper: PASS when our interval reaches the recomputed value or lies above it. Below it:
+               FAIL only after the nominal length of training, since less training explains less; SHORT before.
+    aggregate  a claim about the mean over the paper's tasks is judged on all of them; on fewer it is SHORT.
 """
 
 from __future__ import annotations
@@ -22,11 +20,11 @@ import numpy as np
 from intrigue.run import checkpoint
 from intrigue.run.folder import RunFolder
 from intrigue.run.logging.csv_files import read_episodes, read_metrics
-from intrigue.scores import Interval, stats
+from intrigue.scores import Interval, Scores, stats
 from intrigue.scores.stats import bootstrap_interval, mean
-from intrigue.studies.atari.results import Results
 from intrigue.studies.base import Row, Verdict
-from intrigue.studies.common.arm_names import Name
+from intrigue.studies.common.arm_names import ArmName
+from intrigue.studies.common.results import Results
 
 
 def ordered(interval: Interval | None, above: float = 0.0) -> Verdict:
@@ -95,7 +93,7 @@ def late_mean(path: Path, metric: str, share: float) -> float:
     return sum(late) / len(late) if late else math.nan
 
 
-def measured(results: Results, game: str, names: Sequence[Name]) -> list[Row]:
+def measured(results: Results, game: str, names: Sequence[ArmName]) -> list[Row]:
     """One row for each method that was run, without a verdict."""
     rows = []
     for name in names:
@@ -106,15 +104,34 @@ def measured(results: Results, game: str, names: Sequence[Name]) -> list[Row]:
     return rows
 
 
-def others_than(results: Results, games: Sequence[str], names: Sequence[Name]) -> list[Row]:
+def others_than(results: Results, games: Sequence[str], names: Sequence[ArmName]) -> list[Row]:
     """Rows for what else is in the data on these games."""
     rest = sorted(set(results.scores) - set(names))
     return [row for game in games for row in measured(results, game, rest)]
 
 
-def versus_best(results: Results, game: str, ours: Name, rivals: Sequence[Name]) -> tuple[bool, Name, Interval | None]:
+def compare_with_best(
+    results: Results, game: str, ours: ArmName, rivals: Sequence[ArmName]
+) -> tuple[bool, ArmName, Interval | None]:
     """Whether ours has the highest mean, the best of the others, and the interval of ours minus that one."""
     held = [name for name in rivals if results.raw(name, game)]
     best = max(held, key=lambda name: mean(results.raw(name, game)))
     mine, theirs = results.raw(ours, game), results.raw(best, game)
     return mean(mine) > mean(theirs), best, difference(mine, theirs)
+
+
+def flip(interval: Interval | None, keep: bool) -> Interval | None:
+    """The interval, or that of the negative value, so that the claim is above 0."""
+    return interval if interval is None or keep else (-interval[1], -interval[0])
+
+
+def count_wins(mine: Scores, *others: Scores) -> float:
+    """In how many tasks the mean over seeds is above every other method's; all (seeds, tasks)."""
+    best = np.max([other.mean(axis=0) for other in others], axis=0)
+    return float((mine.mean(axis=0) > best).sum())
+
+
+def list_names(names: Sequence[str], most: int = 6) -> str:
+    """A few names and how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

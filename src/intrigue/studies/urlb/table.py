@@ -6,8 +6,8 @@
                  for
     tasks        every method's score; NNM against Disagreement, APT and scratch, in the order the paper prints
 
-`judging` says how each is judged; the nominal length is 2M frames without a reward and 100k with one. Where we have
-fewer tasks, "here" is the published column on the same ones.
+`common.verdicts` says how each is judged; the nominal length is 2M frames without a reward and 100k with one. Where we
+have fewer tasks, "here" is the published column on the same ones.
 """
 
 from __future__ import annotations
@@ -15,15 +15,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
-from intrigue.scores import AGGREGATES, Scores, bootstrap_interval, difference_interval, joint_interval
+from intrigue.scores import AGGREGATES, bootstrap_interval, difference_interval, joint_interval
 from intrigue.scores.stats import mean, std
 from intrigue.scores.urlb_published import DOMAINS, TASKS_12, Column, domain_of, shares, tasks_of
-from intrigue.studies.atari.study import listed
 from intrigue.studies.base import Conclusion, Row, Verdict
-from intrigue.studies.common.arm_names import Name
-from intrigue.studies.common.verdicts import difference, ordered, reached, span
+from intrigue.studies.common.arm_names import ArmName
+from intrigue.studies.common.results import Results
+from intrigue.studies.common.verdicts import count_wins, difference, flip, list_names, ordered, reached, span
 from intrigue.studies.urlb.methods import (
     FINETUNE_FRAMES,
     METHODS,
@@ -35,7 +33,7 @@ from intrigue.studies.urlb.methods import (
     label_of,
     method_of,
 )
-from intrigue.studies.urlb.results import TunedResults
+from intrigue.studies.urlb.results import is_nominal
 
 COLUMNS = {
     "quantity": "quantity",
@@ -53,13 +51,13 @@ VARIANTS = ("NNM ensemble", "NNM states", "NNM centered")
 
 
 @dataclass(frozen=True)
-class TunedTable:
+class FinetuningTable:
     """Our results beside what is published."""
 
-    results: TunedResults
+    results: Results
 
     @property
-    def held(self) -> dict[str, Name]:
+    def held(self) -> dict[str, ArmName]:
         """Every method in the data by its label, those of the table first, in its order."""
         known = {label: method.name for label, method in METHODS.items() if method.name in self.results.scores}
         rest = sorted(name for name in self.results.scores if name not in known.values())
@@ -89,13 +87,13 @@ class TunedTable:
         for label, name in self.held.items():
             tasks = self._tasks_of(name)
             if tasks == self.tasks and tasks:
-                found[label] = AGGREGATES["mean"](self.results.shares(name, tasks))
+                found[label] = AGGREGATES["mean"](self.results.normalised(name, tasks))
         if not found:
             return "No two methods were run on the same tasks: nothing to compare yet"
         told = ", ".join(f"{label} {value:.3f}" for label, value in found.items())
         return f"Mean share of the expert's score on {len(self.tasks)} of {len(TASKS_12)} tasks: {told}"
 
-    def _tasks_of(self, name: Name) -> list[str]:
+    def _tasks_of(self, name: ArmName) -> list[str]:
         return [task for task in self.tasks if self.results.raw(name, task)]
 
     @property
@@ -128,14 +126,14 @@ class TunedTable:
 
     def _aggregate(self, label: str, kind: str, tasks: list[str], where: str, wanted: list[str]) -> Row:
         name, statistic = self.held[label], AGGREGATES[kind]
-        scores = self.results.shares(name, tasks)
+        scores = self.results.normalised(name, tasks)
         interval = bootstrap_interval(scores, statistic=statistic)
         method = method_of(name)
         verdict: Verdict | None = None
         if label == OURS and kind == "mean":
             target = float(shares(METHODS[OURS].paper_column, wanted).mean())
             complete = len(tasks) == len(wanted)
-            verdict = reached(interval, target, self.results.nominal(tasks)) if complete else "SHORT"
+            verdict = reached(interval, target, is_nominal(self.results, tasks)) if complete else "SHORT"
         shared = [task for task in self.tasks if task in wanted]
         fewer = "" if tasks in (shared, wanted) else f", {len(tasks)} of them"
         return Row(
@@ -161,7 +159,7 @@ class TunedTable:
         return [*rows, *self._best()]
 
     def _claim(self, rival: str, tasks: Sequence[str], wanted: Sequence[str], where: str) -> Row:
-        ours, theirs = (self.results.shares(self.held[label], tasks) for label in (OURS, rival))
+        ours, theirs = (self.results.normalised(self.held[label], tasks) for label in (OURS, rival))
         interval = difference_interval(ours, theirs)
         means = [AGGREGATES["mean"](part) for part in (ours, theirs)]
         seeds = min(len(ours), len(theirs))
@@ -183,16 +181,12 @@ class TunedTable:
         if not rivals or not tasks:
             return []
 
-        def count(mine: Scores, *others: Scores) -> float:
-            best = np.max([other.mean(axis=0) for other in others], axis=0)
-            return float((mine.mean(axis=0) > best).sum())
-
-        parts = [self.results.shares(self.held[label], tasks) for label in (OURS, *rivals)]
-        interval = joint_interval(parts, count)
+        parts = [self.results.normalised(self.held[label], tasks) for label in (OURS, *rivals)]
+        interval = joint_interval(parts, count_wins)
         whole = len(tasks) == len(TASKS_12) and len(rivals) == len(RIVALS)
         verdict = ordered(interval, above=CLAIMED_BEST - 0.5) if whole else "SHORT"
         beside = "" if len(rivals) == len(RIVALS) else f" of {', '.join((OURS, *rivals))}"
-        told = f"{count(*parts):.0f} of {len(tasks)}"
+        told = f"{count_wins(*parts):.0f} of {len(tasks)}"
         return [
             Row(f"tasks in which NNM is best{beside}", f"{CLAIMED_BEST} of {len(TASKS_12)}", told,
                 min(len(part) for part in parts), verdict, interval=span(interval, 0))
@@ -209,7 +203,7 @@ class TunedTable:
             rerun = method.rerun_column.get(task) if method else None
             interval = difference(raw, NOTHING)
             judged = label == OURS and paper is not None
-            verdict = reached(interval, paper.score, self.results.nominal([task])) if judged and paper else None
+            verdict = reached(interval, paper.score, is_nominal(self.results, [task])) if judged and paper else None
             rows.append(
                 Row(f"{task}: {label}", str(paper or "-"), returns_text(raw), len(raw), verdict,
                     interval=span(interval, 0), rerun=str(rerun or "-"))
@@ -228,11 +222,10 @@ class TunedTable:
             above, paper = True, "-"
             if printed[0] and printed[1]:
                 above, paper = printed[0].score > printed[1].score, f"{printed[0].score:g} to {printed[1].score:g}"
-            turned = interval if interval is None or above else (-interval[1], -interval[0])
             rows.append(
                 Row(f"{task}: NNM {'above' if above else 'below'} {rival}", paper,
-                    f"{returns_text(ours)} to {returns_text(theirs)}", min(len(ours), len(theirs)), ordered(turned),
-                    interval=span(interval, 0))
+                    f"{returns_text(ours)} to {returns_text(theirs)}", min(len(ours), len(theirs)),
+                    ordered(flip(interval, keep=above)), interval=span(interval, 0))
             )  # fmt: skip
         return rows
 
@@ -244,8 +237,8 @@ class TunedTable:
         words = [protocol(self.results), *missing(self.results, TASKS_12, [*METHODS])]
         if self.tasks and not self.whole:
             words.append(
-                f"Means are over {listed(self.tasks, 12)}{self._beside()}. 'Here' is a published column on the same. "
-                f"What is claimed of all {len(TASKS_12)} tasks cannot be judged on them."
+                f"Means are over {list_names(self.tasks, 12)}{self._beside()}. 'Here' is a published column on the "
+                f"same. What is claimed of all {len(TASKS_12)} tasks cannot be judged on them."
             )
         words.append(
             "Paper: its Table 4; it prints no means, these are of its columns. Rerun: the README of MOSS "
@@ -267,34 +260,32 @@ def returns_text(values: Sequence[float]) -> str:
     return f"{mean(values):.{digits}f}" + ("" if spread is None else f" ± {spread:.{digits}f}")
 
 
-def protocol(results: TunedResults) -> str:
+def protocol(results: Results) -> str:
     """What was read, and how it compares with the nominal lengths."""
     lengths = ", ".join(f"{domain} {frames:,}" for domain, frames in results.snapshots.items()) or "none"
-    seeds = {len(found) for column in results.scores.values() for found in column.values()}
-    span_ = f"{min(seeds)}" if len(seeds) == 1 else f"{min(seeds)} to {max(seeds)}"
     return (
-        f"Score: mean return of the evaluation (ten greedy episodes) after {results.frames:,} frames of the task "
+        f"Score: mean return of the evaluation (ten greedy episodes) after {results.step:,} frames of the task "
         f"(nominal {FINETUNE_FRAMES:,}), as a share of URLB's expert where means are taken. Frames without a reward "
-        f"before that: {lengths} (nominal {PRETRAIN_FRAMES:,}). Seeds a task: {span_}."
+        f"before that: {lengths} (nominal {PRETRAIN_FRAMES:,}). Seeds a task: {results.seeds_text}."
     )
 
 
-def missing(results: TunedResults, tasks: Sequence[str], methods: Sequence[str]) -> list[str]:
+def missing(results: Results, tasks: Sequence[str], methods: Sequence[str]) -> list[str]:
     """What of the plan is not in the data."""
-    names: Mapping[str, Name] = {label: METHODS[label].name for label in methods}
+    names: Mapping[str, ArmName] = {label: METHODS[label].name for label in methods}
     absent = [task for task in tasks if not any(results.raw(name, task) for name in names.values())]
     gone = [label for label, name in names.items() if not any(results.raw(name, task) for task in tasks)]
     words = []
     if absent:
         others = any(results.raw(name, task) for name in results.scores for task in absent)
         counting = " in runs that count" if others else ""
-        words.append(f"Missing: {len(absent)} of {len(tasks)} tasks{counting} ({listed(absent)}).")
+        words.append(f"Missing: {len(absent)} of {len(tasks)} tasks{counting} ({list_names(absent)}).")
     if gone:
-        words.append(f"Missing: {listed(gone, 14)}.")
+        words.append(f"Missing: {list_names(gone, 14)}.")
     for label, name in names.items():
         gaps = [task for task in tasks if task not in absent and not results.raw(name, task)]
         if gaps and label not in gone:
-            words.append(f"Missing: {label} on {listed(gaps)}.")
+            words.append(f"Missing: {label} on {list_names(gaps)}.")
     for name in sorted(set(results.scores) - set(names.values())):
         near = [label for label, known in names.items() if known.preset == name.preset]
         if near and name.changes:
