@@ -77,7 +77,7 @@ def standard_error(values: Values) -> float | None:
 AGGREGATES: Mapping[str, Statistic] = {"mean": mean, "median": median, "IQM": iqm}
 
 
-def aggregates(scores: Sequence[float]) -> dict[str, float]:
+def compute_aggregates(scores: Sequence[float]) -> dict[str, float]:
     """All aggregates of one score per task."""
     matrix = np.asarray(scores, dtype=np.float64)[None]
     return {name: statistic(matrix) for name, statistic in AGGREGATES.items()}

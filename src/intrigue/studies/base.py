@@ -67,7 +67,7 @@ def _digest(arm: Arm, budget: Budget) -> str:
 
 
 @dataclass(frozen=True)
-class Row:
+class TableRow:
     """One line of a study's table."""
 
     quantity: str
@@ -108,14 +108,14 @@ class Conclusion:
     """What came out: the table, what it means in words, and the files made."""
 
     headline: str
-    rows: Sequence[Row]
+    rows: Sequence[TableRow]
     words: Sequence[str] = ()
     files: Sequence[Path] = field(default_factory=list)
     columns: Mapping[str, str] = field(default_factory=lambda: PLAIN_COLUMNS)
     figures: Mapping[str, Any] = field(default_factory=dict)  # the numbers behind the words, for `--json`
     paper_tables: Sequence[PaperTable] = ()
 
-    def cells(self, row: Row) -> list[str]:
+    def cells(self, row: TableRow) -> list[str]:
         """The row's texts, column by column."""
         return [str(getattr(row, name) or "-") if name != "seeds" else str(row.seeds) for name in self.columns]
 
@@ -150,5 +150,5 @@ class CanReadFiles(abc.ABC):
     def conclude_files(self, sources: Sequence[Path], out: Path) -> Conclusion:
         """The table and the figures of what these files and folders of runs hold, as far as it goes.
 
-        Nothing is written before everything was read.
+        Nothing is written until everything has been read.
         """

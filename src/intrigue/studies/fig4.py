@@ -12,11 +12,19 @@ from typing import ClassVar, final
 
 from intrigue.scores.stats import mean
 from intrigue.studies.atari.study import NOMINAL_STEPS, SMOKE, AtariLevel, AtariStudy, Variant, describe_data
-from intrigue.studies.base import SCORE_COLUMNS, Budget, Conclusion, Row, Verdict
+from intrigue.studies.base import SCORE_COLUMNS, Budget, Conclusion, TableRow, Verdict
 from intrigue.studies.common.arm_names import ArmName
 from intrigue.studies.common.results import Results
 from intrigue.studies.common.study import budgets_of
-from intrigue.studies.common.verdicts import compare_with_best, difference, figure, measured, ordered, others_than, span
+from intrigue.studies.common.verdicts import (
+    compare_with_best,
+    format_interval,
+    format_score,
+    judge_order,
+    mean_difference,
+    measure_methods,
+    measure_other_methods,
+)
 from intrigue.studies.registry import register_study
 
 NAMED_GAMES = ("Gopher", "KungFuMaster")  # by the text
@@ -49,34 +57,34 @@ class Figure4(AtariStudy):
         won = sum(verdict == "PASS" for verdict in decided)
         lost = sum(verdict == "FAIL" for verdict in decided)
         most: Verdict = "PASS" if won > len(GAMES) / 2 else "FAIL" if lost >= len(GAMES) / 2 else "SHORT"
-        told = f"{len(ahead)} of {len(complete)}"
+        text = f"{len(ahead)} of {len(complete)}"
         seeds = min((results.seeds(OURS, [game]) for game in complete), default=0)
-        rows.append(Row("games in which NNM is ahead: most of 6", "most", told, seeds, most))
-        rows += others_than(results, GAMES, (OURS, *RIVALS))
+        rows.append(TableRow("games in which NNM is ahead: most of 6", "most", text, seeds, most))
+        rows += measure_other_methods(results, GAMES, (OURS, *RIVALS))
         words = describe_data(results, GAMES, [OURS, *RIVALS])
         words.append(
             "The paper's picture is not in its source; only what its text says is judged. Of the six games the text "
             f"names {' and '.join(NAMED_GAMES)}; the others are ours."
         )
-        return Conclusion(f"NNM is ahead of every other bonus in {told} games", rows, words, columns=SCORE_COLUMNS)
+        return Conclusion(f"NNM is ahead of every other bonus in {text} games", rows, words, columns=SCORE_COLUMNS)
 
-    def _game(self, results: Results, game: str) -> list[Row]:
-        rows = measured(results, game, (OURS, *RIVALS))
+    def _game(self, results: Results, game: str) -> list[TableRow]:
+        rows = measure_methods(results, game, (OURS, *RIVALS))
         ours = results.raw(OURS, game)
         if not ours or not any(results.raw(name, game) for name in RIVALS):
             return rows
         _, best, interval = compare_with_best(results, game, OURS, RIVALS)
         theirs = results.raw(best, game)
-        told = f"{figure(mean(ours))} to {figure(mean(theirs))} ({best.preset})"
+        text = f"{format_score(mean(ours))} to {format_score(mean(theirs))} ({best.preset})"
         rows.append(
-            Row(f"{game}: NNM above the best other", "-", told, min(len(ours), len(theirs)), ordered(interval),
-                interval=span(interval))
+            TableRow(f"{game}: NNM above the best other", "-", text, min(len(ours), len(theirs)), judge_order(interval),
+                interval=format_interval(interval))
         )  # fmt: skip
         if game in NAMED_GAMES:
-            twice = difference(ours, theirs, times=2.0)
+            twice = mean_difference(ours, theirs, times=2.0)
             times = f"{mean(ours) / mean(theirs):.2f}×" if mean(theirs) > 0 else "-"
             rows.append(
-                Row(f"{game}: NNM more than twice the best other", "> 2×", times, min(len(ours), len(theirs)),
-                    ordered(twice), interval=span(twice))
+                TableRow(f"{game}: NNM more than twice the best other", "> 2×", times, min(len(ours), len(theirs)),
+                    judge_order(twice), interval=format_interval(twice))
             )  # fmt: skip
         return rows

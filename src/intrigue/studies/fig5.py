@@ -12,18 +12,18 @@ from typing import ClassVar, final
 
 from intrigue.scores.stats import mean, std
 from intrigue.studies.atari.study import NOMINAL_STEPS, SMOKE, AtariLevel, AtariStudy, Variant, describe_data
-from intrigue.studies.base import SCORE_COLUMNS, Budget, Conclusion, Row
+from intrigue.studies.base import SCORE_COLUMNS, Budget, Conclusion, TableRow
 from intrigue.studies.common.arm_names import ArmName
 from intrigue.studies.common.results import Results
 from intrigue.studies.common.study import budgets_of
 from intrigue.studies.common.verdicts import (
     compare_with_best,
-    figure,
-    measured,
-    ordered,
-    others_than,
-    span,
-    spread_difference,
+    format_interval,
+    format_score,
+    judge_order,
+    measure_methods,
+    measure_other_methods,
+    spread_interval,
 )
 from intrigue.studies.registry import register_study
 
@@ -51,7 +51,7 @@ class Figure5(AtariStudy):
     def judge(self, results: Results) -> Conclusion:
         """Score and spread of NNM against the others, game by game."""
         rows = [row for game in GAMES for row in self._game(results, game)]
-        rows += others_than(results, GAMES, (OURS, *RIVALS, CONTROL))
+        rows += measure_other_methods(results, GAMES, (OURS, *RIVALS, CONTROL))
         held = [game for game in GAMES if results.raw(OURS, game) and any(results.raw(name, game) for name in RIVALS)]
         ahead = [game for game in held if compare_with_best(results, game, OURS, RIVALS)[0]]
         words = describe_data(results, GAMES, [OURS, *RIVALS, CONTROL])
@@ -59,25 +59,32 @@ class Figure5(AtariStudy):
         headline = f"With the game's score beside it, NNM is ahead in {len(ahead)} of {len(held)} games"
         return Conclusion(headline, rows, words, columns=SCORE_COLUMNS)
 
-    def _game(self, results: Results, game: str) -> list[Row]:
-        rows = measured(results, game, (OURS, *RIVALS, CONTROL))
+    def _game(self, results: Results, game: str) -> list[TableRow]:
+        rows = measure_methods(results, game, (OURS, *RIVALS, CONTROL))
         ours = results.raw(OURS, game)
         held = [name for name in RIVALS if results.raw(name, game)]
         if not ours or not held:
             return rows
         _, best, interval = compare_with_best(results, game, OURS, RIVALS)
         theirs = results.raw(best, game)
-        told = f"{figure(mean(ours))} to {figure(mean(theirs))} ({best.preset.removesuffix('-int-ext')})"
+        text = f"{format_score(mean(ours))} to {format_score(mean(theirs))} ({best.preset.removesuffix('-int-ext')})"
         seeds = min(len(ours), len(theirs))
         rows.append(
-            Row(f"{game}: NNM above the best other", "yes", told, seeds, ordered(interval), interval=span(interval))
+            TableRow(
+                f"{game}: NNM above the best other",
+                "yes",
+                text,
+                seeds,
+                judge_order(interval),
+                interval=format_interval(interval),
+            )
         )
         calmest = min(held, key=lambda name: std(results.raw(name, game)) or 0.0)
-        spread = spread_difference(results.raw(calmest, game), ours)  # positive: ours is smaller
+        spread = spread_interval(results.raw(calmest, game), ours)  # positive: ours is smaller
         pair = [std(results.raw(name, game)) for name in (OURS, calmest)]
-        shown = " to ".join("-" if value is None else figure(value) for value in pair)
+        shown = " to ".join("-" if value is None else format_score(value) for value in pair)
         rows.append(
-            Row(f"{game}: NNM's spread over seeds below the smallest other", "yes", shown, seeds, ordered(spread),
-                interval=span(spread))
+            TableRow(f"{game}: NNM's spread over seeds below the smallest other", "yes", shown, seeds,
+                judge_order(spread), interval=format_interval(spread))
         )  # fmt: skip
         return rows

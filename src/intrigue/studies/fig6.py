@@ -21,10 +21,10 @@ import numpy as np
 
 from intrigue.scores import Interval, Scores, bootstrap_interval, difference_interval, joint_interval
 from intrigue.scores.normalized import EXPERTS
-from intrigue.studies.base import SCORE_COLUMNS, Budget, Conclusion, Row, Verdict
+from intrigue.studies.base import SCORE_COLUMNS, Budget, Conclusion, TableRow, Verdict
 from intrigue.studies.common.results import Results
 from intrigue.studies.common.study import budgets_of
-from intrigue.studies.common.verdicts import difference, ordered, span
+from intrigue.studies.common.verdicts import format_interval, judge_order, mean_difference
 from intrigue.studies.registry import register_study
 from intrigue.studies.urlb.methods import (
     FINETUNE_FRAMES,
@@ -38,7 +38,7 @@ from intrigue.studies.urlb.methods import (
 )
 from intrigue.studies.urlb.plots import draw_finetunings
 from intrigue.studies.urlb.study import UrlbLevel, UrlbStudy
-from intrigue.studies.urlb.table import missing, protocol, returns_text
+from intrigue.studies.urlb.table import describe_missing, describe_protocol, format_returns
 
 # Ours: two of each domain; in all of them the paper prints NNM above APT.
 TASKS = (
@@ -68,17 +68,17 @@ class Figure6(UrlbStudy):
         tasks = [task for task in results.tasks(*names) if task in TASKS]
         rows = _together(results, tasks) if tasks else []
         rows += [row for task in TASKS for row in _alone(results, task)]
-        words = [protocol(results), *missing(results, TASKS, RUN_BY_PAPER)]
+        words = [describe_protocol(results), *describe_missing(results, TASKS, RUN_BY_PAPER)]
         words.append(
             "The paper's picture is not in its source and its six tasks are not named; these are ours, and only what "
             "its text says is judged. 'All the way' is the mean over all evaluations; comparable is a ratio between "
             f"{COMPARABLE[0]} and {COMPARABLE[1]}."
         )
-        told = ", ".join(
+        text = ", ".join(
             f"{label} {results.normalised(METHODS[label].name, tasks).mean():.3f}" for label in RUN_BY_PAPER if tasks
         )
         headline = (
-            f"Mean share of the expert's score on {len(tasks)} of {len(TASKS)} tasks: {told}"
+            f"Mean share of the expert's score on {len(tasks)} of {len(TASKS)} tasks: {text}"
             if tasks
             else f"{', '.join(RUN_BY_PAPER)} were not all run on any of the six tasks: nothing to compare yet"
         )
@@ -89,7 +89,7 @@ class Figure6(UrlbStudy):
         return draw_finetunings(results, TASKS, SHOWN, out, self.title)
 
 
-def all_the_way(results: Results, label: str, tasks: Sequence[str]) -> Scores:
+def area_under_curves(results: Results, label: str, tasks: Sequence[str]) -> Scores:
     """Mean over all evaluations of score/expert, (seeds, tasks): the area under the curve."""
     name = METHODS[label].name
     seeds = results.seeds(name, tasks)
@@ -100,7 +100,7 @@ def all_the_way(results: Results, label: str, tasks: Sequence[str]) -> Scores:
     return np.stack([np.asarray(column, dtype=np.float64) for column in columns], axis=1)
 
 
-def comparable(interval: Interval | None) -> Verdict:
+def judge_ratio(interval: Interval | None) -> Verdict:
     """Whether a ratio is near 1, by the rule above."""
     if interval is None:
         return "SHORT"
@@ -109,38 +109,48 @@ def comparable(interval: Interval | None) -> Verdict:
     return "FAIL" if interval[1] < COMPARABLE[0] or interval[0] > COMPARABLE[1] else "SHORT"
 
 
-def _together(results: Results, tasks: Sequence[str]) -> list[Row]:
+def _together(results: Results, tasks: Sequence[str]) -> list[TableRow]:
     """Claims about all six tasks; on fewer they stay open."""
     whole = list(tasks) == list(TASKS)
-    area = {label: all_the_way(results, label, tasks) for label in RUN_BY_PAPER}
+    area = {label: area_under_curves(results, label, tasks) for label in RUN_BY_PAPER}
     rows = []
     for label in RUN_BY_PAPER:
         interval = bootstrap_interval(area[label])
-        told = f"{area[label].mean():.3f}"
-        rows.append(Row(f"all the way, {label}", "-", told, len(area[label]), interval=span(interval, 3)))
+        text = f"{area[label].mean():.3f}"
+        rows.append(
+            TableRow(f"all the way, {label}", "-", text, len(area[label]), interval=format_interval(interval, 3))
+        )
     for label in (OURS, "APT"):
         interval = difference_interval(area[label], area["Disagreement"])
-        told = f"{area[label].mean():.3f} to {area['Disagreement'].mean():.3f}"
+        text = f"{area[label].mean():.3f} to {area['Disagreement'].mean():.3f}"
         seeds = min(len(area[label]), len(area["Disagreement"]))
-        verdict = ordered(interval) if whole else "SHORT"
+        verdict = judge_order(interval) if whole else "SHORT"
         rows.append(
-            Row(
-                f"all the way: {label} ahead of Disagreement", "ahead", told, seeds, verdict, interval=span(interval, 3)
+            TableRow(
+                f"all the way: {label} ahead of Disagreement",
+                "ahead",
+                text,
+                seeds,
+                verdict,
+                interval=format_interval(interval, 3),
             )
         )
     seeds = min(len(area[OURS]), len(area["APT"]))
     ratio = joint_interval([area[OURS], area["APT"]], lambda mine, theirs: float(mine.mean() / theirs.mean()))
-    told = f"{area[OURS].mean() / area['APT'].mean():.2f}×"
-    speed = comparable(ratio) if whole else "SHORT"
-    rows.append(Row("all the way: NNM to APT", "comparable", told, seeds, speed, interval=span(ratio)))
+    text = f"{area[OURS].mean() / area['APT'].mean():.2f}×"
+    speed = judge_ratio(ratio) if whole else "SHORT"
+    rows.append(TableRow("all the way: NNM to APT", "comparable", text, seeds, speed, interval=format_interval(ratio)))
     ours, theirs = (results.normalised(METHODS[label].name, tasks) for label in (OURS, "APT"))
     interval = difference_interval(ours, theirs)
-    told = f"{ours.mean():.3f} to {theirs.mean():.3f}"
-    result = ordered(interval) if whole else "SHORT"
-    return [*rows, Row("result: NNM above APT", "significantly", told, seeds, result, interval=span(interval, 3))]
+    text = f"{ours.mean():.3f} to {theirs.mean():.3f}"
+    result = judge_order(interval) if whole else "SHORT"
+    return [
+        *rows,
+        TableRow("result: NNM above APT", "significantly", text, seeds, result, interval=format_interval(interval, 3)),
+    ]
 
 
-def _alone(results: Results, task: str) -> list[Row]:
+def _alone(results: Results, task: str) -> list[TableRow]:
     """Each method's score in a task, and NNM against APT there."""
     shown = multi_env_variants(SHOWN, results.scores)
     raw = {label: results.raw(name, task) for label, name in shown.items()}
@@ -149,13 +159,22 @@ def _alone(results: Results, task: str) -> list[Row]:
         method = method_of(shown[label])
         if found and method is not None:
             rows.append(
-                Row(f"{task}: {label}", str(method.paper_column.get(task, "-")), returns_text(found), len(found))
+                TableRow(f"{task}: {label}", str(method.paper_column.get(task, "-")), format_returns(found), len(found))
             )
     if raw[OURS] and raw["APT"]:
-        interval = difference(raw[OURS], raw["APT"])
+        interval = mean_difference(raw[OURS], raw["APT"])
         printed = [METHODS[label].paper_column[task].score for label in (OURS, "APT")]
-        told = f"{returns_text(raw[OURS])} to {returns_text(raw['APT'])}"
+        text = f"{format_returns(raw[OURS])} to {format_returns(raw['APT'])}"
         seeds = min(len(raw[OURS]), len(raw["APT"]))
         paper = f"{printed[0]:g} to {printed[1]:g}"
-        rows.append(Row(f"{task}: NNM above APT", paper, told, seeds, ordered(interval), interval=span(interval, 0)))
+        rows.append(
+            TableRow(
+                f"{task}: NNM above APT",
+                paper,
+                text,
+                seeds,
+                judge_order(interval),
+                interval=format_interval(interval, 0),
+            )
+        )
     return rows

@@ -27,11 +27,18 @@ from intrigue.studies.atari.study import (
     Variant,
     describe_data,
 )
-from intrigue.studies.base import SCORE_COLUMNS, Budget, Conclusion, Row, Verdict
+from intrigue.studies.base import SCORE_COLUMNS, Budget, Conclusion, TableRow, Verdict
 from intrigue.studies.common.arm_names import ArmName
 from intrigue.studies.common.results import Results
 from intrigue.studies.common.study import budgets_of
-from intrigue.studies.common.verdicts import difference, figure, flip, ordered, scores_text, span
+from intrigue.studies.common.verdicts import (
+    flip,
+    format_interval,
+    format_score,
+    format_scores,
+    judge_order,
+    mean_difference,
+)
 from intrigue.studies.registry import register_study
 
 GAMES = ("Jamesbond", "Breakout", "Gopher")  # the first by the text, the others ours
@@ -82,22 +89,28 @@ class Figure7(AtariStudy):
             "is said to lose is not stated.",
         ]
         lost = {label: self._lost(results, label) for label in METHODS}
-        told = "; ".join(f"{label} in {count} of {games}" for label, (count, games) in lost.items() if games)
-        headline = f"Lower with noise of {SIGMA}: {told}" if told else "No game has runs with and without noise yet"
+        text = "; ".join(f"{label} in {count} of {games}" for label, (count, games) in lost.items() if games)
+        headline = f"Lower with noise of {SIGMA}: {text}" if text else "No game has runs with and without noise yet"
         return Conclusion(headline, rows, words, columns=SCORE_COLUMNS)
 
-    def _gap(self, results: Results, label: str, game: str, units: str) -> list[Row]:
+    def _gap(self, results: Results, label: str, game: str, units: str) -> list[TableRow]:
         clean, noisy = self._pair(results, label, game, units)
         if not clean or not noisy:
             return []
-        interval = difference(noisy, clean)
+        interval = mean_difference(noisy, clean)
         claim = CLAIMS[label][game]
         share = f" ({(mean(noisy) - mean(clean)) / abs(mean(clean)):+.0%})" if mean(clean) else ""
         sign = "+" if mean(noisy) > mean(clean) else ""
-        told = f"{sign}{figure(mean(noisy) - mean(clean))}{share}: {scores_text(noisy)} to {scores_text(clean)}"
-        verdict: Verdict | None = None if claim is None else ordered(flip(interval, keep=claim is False))
+        text = (
+            f"{sign}{format_score(mean(noisy) - mean(clean))}{share}: {format_scores(noisy)} to {format_scores(clean)}"
+        )
+        verdict: Verdict | None = None if claim is None else judge_order(flip(interval, keep=claim is False))
         quantity = f"{game}: {label} with {units} noise"
-        return [Row(quantity, WORDS[claim], told, min(len(clean), len(noisy)), verdict, interval=span(interval))]
+        return [
+            TableRow(
+                quantity, WORDS[claim], text, min(len(clean), len(noisy)), verdict, interval=format_interval(interval)
+            )
+        ]
 
     def _pair(self, results: Results, label: str, game: str, units: str) -> tuple[list[float], list[float]]:
         preset = METHODS[label].preset

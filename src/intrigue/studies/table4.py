@@ -43,7 +43,7 @@ class Table4(UrlbStudy, CanRecheckPaper):
     budgets: ClassVar[Mapping[str, Budget]] = budgets_of(LEVELS)
 
     def judge(self, results: Results) -> Conclusion:
-        """The table as in `table`, beneath the paper's own as in `paper_table`."""
+        """The table as in `table`, after the paper's own as in `paper_table`."""
         table = FinetuningTable(results)
         return replace(table.conclude(), paper_tables=paper_tables(table))
 

@@ -14,8 +14,8 @@ from intrigue.scores import (
     PAPER_COLUMNS,
     PRINTED,
     above_human,
-    aggregates,
     bootstrap_interval,
+    compute_aggregates,
     difference_interval,
     iqm,
     joint_interval,
@@ -62,15 +62,15 @@ def test_the_papers_arithmetic(column):
     raw = {game: row.scores[column] for game, row in PAPER_26.items()}
     printed = [normalised(game, score, PRINTED) for game, score in raw.items()]
     right = {game: normalised(game, score) for game, score in raw.items()}
-    assert aggregates(printed)["mean"] == pytest.approx(printed_mean, abs=6e-4)
+    assert compute_aggregates(printed)["mean"] == pytest.approx(printed_mean, abs=6e-4)
     assert (superhuman(raw, PRINTED), superhuman(raw)) == (printed_above, right_above)
-    found = aggregates(list(right.values()))
+    found = compute_aggregates(list(right.values()))
     assert [found[name] for name in ("mean", "median", "IQM")] == pytest.approx(
         [right_mean, middle, trimmed], abs=5.1e-4
     )
     for left_out, expected in zip(CARRIERS, without, strict=True):
         kept = [score for game, score in right.items() if game not in left_out]
-        assert aggregates(kept)["mean"] == pytest.approx(expected, abs=6e-4)
+        assert compute_aggregates(kept)["mean"] == pytest.approx(expected, abs=6e-4)
 
 
 def test_human_normalised_by_hand():

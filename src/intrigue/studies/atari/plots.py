@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from intrigue.report.charts import COLORS, drawing, legend_below, new_figure
+from intrigue.report.charts import COLORS, add_legend_below, make_figure, use_style
 from intrigue.scores import ATARI_57
 from intrigue.studies.common.arm_names import ArmName
 from intrigue.studies.common.plots import (
@@ -47,14 +47,14 @@ DASHES = ("-", (0, (4, 1.6)), (0, (1.2, 1.2)), "-.")
 def draw_curves(results: Results, folder: Path, title: str) -> list[Path]:
     """The picture written into `folder` as curves.png and curves.svg.
 
-    Where presets were run with changes (noise, say), each preset has a row of its own and only its changes are told
-    apart in it; otherwise a panel holds all presets.
+    Where presets were run with changes (noise, say), each preset has a row of panels that tells only its changes apart;
+    otherwise a panel holds all presets.
     """
-    with drawing():
+    with use_style():
         changed = any(name.changes for name in results.scores)
         figure, handles = _by_preset(results) if changed else _by_game(results)
         figure.suptitle(f"{title}\nmean return of the last 100 training episodes", fontsize=12)
-        legend_below(figure, handles, columns=len(handles), handlelength=2.8, fontsize=10)
+        add_legend_below(figure, handles, columns=len(handles), handlelength=2.8, fontsize=10)
         return write_picture(figure, folder, "curves", title)
 
 
@@ -76,7 +76,7 @@ def _by_preset(results: Results) -> tuple[Figure, list[Line2D]]:
     names = sorted(results.scores)
     presets = sorted({name.preset for name in names})
     size = (max(6.6, PANEL[0] * len(games)), PANEL[1] * len(presets) + 1.4)
-    figure = new_figure(*size)
+    figure = make_figure(*size)
     panels = figure.subplots(len(presets), len(games), squeeze=False, sharey="col", sharex="col")
     for row, preset in enumerate(presets):
         for column, game in enumerate(games):

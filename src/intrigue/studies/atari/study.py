@@ -17,7 +17,7 @@ from typing import Any, ClassVar, final
 
 from intrigue.presets import preset_layer
 from intrigue.presets.atari import SMALL_MODELS
-from intrigue.presets.atari_setting import laptop_sized
+from intrigue.presets.atari_setting import shrink_for_laptop
 from intrigue.scores import ATARI_57, normalised
 from intrigue.studies.atari.plots import draw_curves
 from intrigue.studies.base import Arm, Budget
@@ -127,7 +127,7 @@ def layer_of(variant: Variant, game: str, small: bool) -> dict[str, Any]:
     if not small:
         return layer
     models = {key: value for key, value in SMALL_MODELS.items() if key in layer}
-    return {**laptop_sized(layer), **models, **SMOKE_CHANGES}
+    return {**shrink_for_laptop(layer), **models, **SMOKE_CHANGES}
 
 
 def describe_data(results: Results, wanted: Sequence[str], names: Sequence[ArmName]) -> list[str]:

@@ -26,20 +26,20 @@ from intrigue.scores import (
     mean,
     superhuman,
 )
-from intrigue.studies.atari.paper import Claim, figures, raw_scores, strictly_best
+from intrigue.studies.atari.paper import Claim, figures, find_strictly_best, raw_scores
 from intrigue.studies.atari.study import METHODS, NOMINAL_STEPS, describe_data
-from intrigue.studies.base import SCORE_COLUMNS, Conclusion, Row
+from intrigue.studies.base import SCORE_COLUMNS, Conclusion, TableRow
 from intrigue.studies.common.arm_names import ArmName
 from intrigue.studies.common.results import Results
 from intrigue.studies.common.verdicts import (
     count_wins,
-    difference,
     flip,
+    format_interval,
+    format_scores,
+    judge_order,
+    judge_value,
     list_names,
-    ordered,
-    reached,
-    scores_text,
-    span,
+    mean_difference,
 )
 
 OURS, RIVALS = "NNM", ("Disagreement", "ICM")
@@ -76,7 +76,7 @@ class ScoreTable:
 
     def conclude(self) -> Conclusion:
         """All rows, and what is missing."""
-        rows: list[Row] = []
+        rows: list[TableRow] = []
         if self.games:
             rows += [row for label in self.methods for row in self._aggregates(label)]
             rows += self._claims()
@@ -101,7 +101,7 @@ class ScoreTable:
         means_text = ", ".join(f"{label} {value:.2f}" for label, value in means.items())
         return f"Mean human-normalised score on {len(self.games)} of {len(self.wanted)} games: {means_text}"
 
-    def _aggregates(self, label: str) -> list[Row]:
+    def _aggregates(self, label: str) -> list[TableRow]:
         scores = self._human(label)
         nominal = self.results.step >= NOMINAL_STEPS
         rows = []
@@ -112,15 +112,15 @@ class ScoreTable:
             target = getattr(figures(label, self.wanted), FIELDS[kind]) if self.checkable else self.claimed[label].mean
             verdict = None
             if kind == "mean":
-                verdict = reached(interval, target, nominal) if self.whole else "SHORT"
+                verdict = judge_value(interval, target, nominal) if self.whole else "SHORT"
             rows.append(
-                Row(f"{kind} HNS, {label}", paper, f"{statistic(scores):.3f}", len(scores), verdict,
-                    recomputed=self._recomputed(label, FIELDS[kind]), interval=span(interval, 3))
+                TableRow(f"{kind} HNS, {label}", paper, f"{statistic(scores):.3f}", len(scores), verdict,
+                    recomputed=self._recomputed(label, FIELDS[kind]), interval=format_interval(interval, 3))
             )  # fmt: skip
         means = {game: mean(self.results.raw(METHODS[label], game)) for game in self.games}
         above = f"{superhuman(means)} of {len(self.games)}"
         rows.append(
-            Row(f"superhuman games, {label}", str(self.claimed[label].superhuman), above, len(scores),
+            TableRow(f"superhuman games, {label}", str(self.claimed[label].superhuman), above, len(scores),
                 recomputed=self._recomputed(label, "superhuman"))
         )  # fmt: skip
         return rows
@@ -129,13 +129,13 @@ class ScoreTable:
         if not self.checkable:
             return "-"
 
-        def shown(games: Sequence[str]) -> str:
+        def format_shares(games: Sequence[str]) -> str:
             value = getattr(figures(label, games), name)
             return str(value) if isinstance(value, int) else f"{value:.3f}"
 
-        return shown(self.wanted) + ("" if self.whole else f"; here {shown(self.games)}")
+        return format_shares(self.wanted) + ("" if self.whole else f"; here {format_shares(self.games)}")
 
-    def _claims(self) -> list[Row]:
+    def _claims(self) -> list[TableRow]:
         if OURS not in self.methods:
             return []
         ours = self._human(OURS)
@@ -144,35 +144,35 @@ class ScoreTable:
             theirs = self._human(rival)
             for times, words in ((1.0, "above"), (2.0, "at least twice")):
                 interval = difference_interval(ours, theirs, times=times)
-                verdict = ordered(interval) if self.whole else "SHORT"
+                verdict = judge_order(interval) if self.whole else "SHORT"
                 rows.append(
-                    Row(f"mean HNS: NNM {words} {rival}", self._pair(rival), self._ratio(ours, theirs), len(ours),
-                        verdict, recomputed=self._paper_ratio(rival), interval=span(interval, 3))
+                    TableRow(f"mean HNS: NNM {words} {rival}", self._pair(rival), self._ratio(ours, theirs), len(ours),
+                        verdict, recomputed=self._paper_ratio(rival), interval=format_interval(interval, 3))
                 )  # fmt: skip
             for kind in ("median", "IQM"):
                 statistic = AGGREGATES[kind]
                 interval = difference_interval(ours, theirs, statistic=statistic)
                 gap = f"{statistic(ours) - statistic(theirs):+.3f}"
                 rows.append(
-                    Row(f"{kind} HNS: NNM minus {rival}", "-", gap, len(ours),
-                        recomputed=self._paper_gap(rival, FIELDS[kind]), interval=span(interval, 3))
+                    TableRow(f"{kind} HNS: NNM minus {rival}", "-", gap, len(ours),
+                        recomputed=self._paper_gap(rival, FIELDS[kind]), interval=format_interval(interval, 3))
                 )  # fmt: skip
         return [*rows, *self._wins(ours)]
 
-    def _wins(self, ours: Scores) -> list[Row]:
+    def _wins(self, ours: Scores) -> list[TableRow]:
         rivals = [name for name in RIVALS if name in self.methods]
         if len(rivals) < len(RIVALS):
             return []
 
         parts = [ours, *(self._human(name) for name in rivals)]
         interval = joint_interval(parts, count_wins)
-        verdict = ordered(interval, above=len(self.games) / 2) if self.whole else "SHORT"
+        verdict = judge_order(interval, above=len(self.games) / 2) if self.whole else "SHORT"
         bold = sum(row.bold == "nnm" for row in PAPER_26.values())
         paper = f"{bold} of {len(PAPER_26)}" if self.checkable else "-"
-        right = f"{len(strictly_best(self.wanted))} of {len(self.wanted)}" if self.checkable else "-"
+        right = f"{len(find_strictly_best(self.wanted))} of {len(self.wanted)}" if self.checkable else "-"
         return [
-            Row("games in which NNM is best: most", paper, f"{count_wins(*parts):.0f} of {len(self.games)}", len(ours),
-                verdict, recomputed=right, interval=span(interval, 0))
+            TableRow("games in which NNM is best: most", paper, f"{count_wins(*parts):.0f} of {len(self.games)}",
+                len(ours), verdict, recomputed=right, interval=format_interval(interval, 0))
         ]  # fmt: skip
 
     def _pair(self, rival: str) -> str:
@@ -195,7 +195,7 @@ class ScoreTable:
             return "-"
         return f"{getattr(figures(OURS, self.wanted), name) - getattr(figures(rival, self.wanted), name):+.3f}"
 
-    def _games(self) -> list[Row]:
+    def _games(self) -> list[TableRow]:
         rows = []
         for game in self.wanted:
             ours = self.results.raw(METHODS[OURS], game)
@@ -205,25 +205,25 @@ class ScoreTable:
                     rows.append(self._game(game, rival, ours, theirs))
         return rows
 
-    def _game(self, game: str, rival: str, ours: Sequence[float], theirs: Sequence[float]) -> Row:
-        interval = difference(ours, theirs)
-        scores = f"{scores_text(ours)} to {scores_text(theirs)}"
+    def _game(self, game: str, rival: str, ours: Sequence[float], theirs: Sequence[float]) -> TableRow:
+        interval = mean_difference(ours, theirs)
+        scores = f"{format_scores(ours)} to {format_scores(theirs)}"
         seeds = min(len(ours), len(theirs))
         if game not in PAPER_26:
-            return Row(f"{game}: NNM to {rival}", "-", scores, seeds, interval=span(interval))
+            return TableRow(f"{game}: NNM to {rival}", "-", scores, seeds, interval=format_interval(interval))
         mine, other = raw_scores(OURS, [game])[game], raw_scores(rival, [game])[game]
         human = [figures(label, [game]).mean for label in (OURS, rival)]
-        return Row(
+        return TableRow(
             f"{game}: NNM {'above' if mine > other else 'below'} {rival}",
             f"{mine:g} to {other:g}",
             scores,
             seeds,
-            ordered(flip(interval, keep=mine > other)),
+            judge_order(flip(interval, keep=mine > other)),
             recomputed=f"HNS {human[0]:.2f} to {human[1]:.2f}",
-            interval=span(interval),
+            interval=format_interval(interval),
         )
 
-    def _others(self) -> list[Row]:
+    def _others(self) -> list[TableRow]:
         """Measurements of every preset in the data that the paper's table does not have."""
         rows = []
         for name in sorted(set(self.results.scores) - set(METHODS.values())):
@@ -233,12 +233,14 @@ class ScoreTable:
             scores = self.results.normalised(name, games)
             where = "" if games == self.games else f", {len(games)} games"
             for kind, statistic in AGGREGATES.items():
-                interval = span(bootstrap_interval(scores, statistic=statistic), 3)
+                interval = format_interval(bootstrap_interval(scores, statistic=statistic), 3)
                 rows.append(
-                    Row(f"{kind} HNS, {name}{where}", "-", f"{statistic(scores):.3f}", len(scores), interval=interval)
+                    TableRow(
+                        f"{kind} HNS, {name}{where}", "-", f"{statistic(scores):.3f}", len(scores), interval=interval
+                    )
                 )
             for game in games:
                 raw = self.results.raw(name, game)
-                interval = span(bootstrap_interval(raw, np.random.default_rng(0)))
-                rows.append(Row(f"{game}: {name}", "-", scores_text(raw), len(raw), interval=interval))
+                interval = format_interval(bootstrap_interval(raw, np.random.default_rng(0)))
+                rows.append(TableRow(f"{game}: {name}", "-", format_scores(raw), len(raw), interval=interval))
         return rows

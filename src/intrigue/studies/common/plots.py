@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from intrigue.report.charts import finish, new_figure, short_count
+from intrigue.report.charts import format_short_count, make_figure, render_picture
 from intrigue.run.atomic import write_file
 from intrigue.studies.common.run_records import Array, LearningCurve
 
@@ -56,7 +56,7 @@ def make_panels(
 ) -> tuple[Figure, Iterator[tuple[Axes, str]]]:
     """A figure with a panel per task, its outer axes labelled once a panel was drawn; a narrow one would cut titles."""
     rows = math.ceil(len(tasks) / columns)
-    figure = new_figure(max(least_width, PANEL[0] * columns), PANEL[1] * rows + legend_height)
+    figure = make_figure(max(least_width, PANEL[0] * columns), PANEL[1] * rows + legend_height)
     panels = list(figure.subplots(rows, columns, squeeze=False).flat)
 
     def draw_each() -> Iterator[tuple[Axes, str]]:
@@ -76,7 +76,7 @@ def format_counts(*axis_list: Any) -> None:
     from matplotlib.ticker import FuncFormatter
 
     for axis in axis_list:
-        axis.set_major_formatter(FuncFormatter(lambda value, _: short_count(value)))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: format_short_count(value)))
 
 
 def line_handle(color: str, label: str, dash: Any = "-") -> Line2D:
@@ -88,7 +88,7 @@ def line_handle(color: str, label: str, dash: Any = "-") -> Line2D:
 
 def write_picture(figure: Figure, folder: Path, name: str, title: str) -> list[Path]:
     """The figure written into `folder` as PNG and SVG."""
-    picture = finish(figure, name, title, "")
+    picture = render_picture(figure, name, title, "")
     paths = [folder / f"{name}.png", folder / f"{name}.svg"]
     for path, data in zip(paths, (picture.png, picture.svg), strict=True):
         write_file(path, data)

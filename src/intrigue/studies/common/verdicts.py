@@ -22,19 +22,19 @@ from intrigue.run.folder import RunFolder
 from intrigue.run.logging.csv_files import read_episodes, read_metrics
 from intrigue.scores import Interval, Scores, stats
 from intrigue.scores.stats import bootstrap_interval, mean
-from intrigue.studies.base import Row, Verdict
+from intrigue.studies.base import TableRow, Verdict
 from intrigue.studies.common.arm_names import ArmName
 from intrigue.studies.common.results import Results
 
 
-def ordered(interval: Interval | None, above: float = 0.0) -> Verdict:
+def judge_order(interval: Interval | None, above: float = 0.0) -> Verdict:
     """Whether what the interval is of lies above a bound."""
     if interval is None or interval[0] <= above <= interval[1]:
         return "SHORT"
     return "PASS" if interval[0] > above else "FAIL"
 
 
-def reached(interval: Interval | None, value: float, nominal: bool) -> Verdict:
+def judge_value(interval: Interval | None, value: float, nominal: bool) -> Verdict:
     """Whether a value of the paper is reached; `nominal`: trained as long as the paper's settings say."""
     if interval is None:
         return "SHORT"
@@ -43,34 +43,34 @@ def reached(interval: Interval | None, value: float, nominal: bool) -> Verdict:
     return "FAIL" if nominal else "SHORT"
 
 
-def difference(ours: Sequence[float], theirs: Sequence[float], times: float = 1.0) -> Interval | None:
+def mean_difference(ours: Sequence[float], theirs: Sequence[float], times: float = 1.0) -> Interval | None:
     """Interval over seeds of mean(ours) − times · mean(theirs) in one game; None for one seed."""
     return stats.difference_interval(ours, theirs, np.random.default_rng(0), times=times)
 
 
-def spread_difference(ours: Sequence[float], theirs: Sequence[float]) -> Interval | None:
+def spread_interval(ours: Sequence[float], theirs: Sequence[float]) -> Interval | None:
     """Interval over seeds of the difference of standard deviations; None below three seeds, which have hardly one."""
     if min(len(ours), len(theirs)) < 3:
         return None
     return stats.difference_interval(ours, theirs, np.random.default_rng(0), statistic=lambda drawn: float(drawn.std()))
 
 
-def span(interval: Interval | None, digits: int = 2) -> str:
+def format_interval(interval: Interval | None, digits: int = 2) -> str:
     """An interval in a table."""
-    return "-" if interval is None else f"[{figure(interval[0], digits)}, {figure(interval[1], digits)}]"
+    return "-" if interval is None else f"[{format_score(interval[0], digits)}, {format_score(interval[1], digits)}]"
 
 
-def figure(value: float, digits: int = 2) -> str:
+def format_score(value: float, digits: int = 2) -> str:
     """A score for a table: no more digits than mean anything."""
     return f"{value:.{digits}f}" if abs(value) < 100 else f"{value:,.0f}"
 
 
-def scores_text(values: Sequence[float]) -> str:
+def format_scores(values: Sequence[float]) -> str:
     """A mean score with the sample standard deviation over seeds where there are two."""
     if not values:
         return "-"
     spread = stats.std(values)
-    return figure(stats.mean(values)) + ("" if spread is None else f" ± {figure(spread)}")
+    return format_score(stats.mean(values)) + ("" if spread is None else f" ± {format_score(spread)}")
 
 
 def coverage(path: Path) -> float:
@@ -93,21 +93,23 @@ def late_mean(path: Path, metric: str, share: float) -> float:
     return sum(late) / len(late) if late else math.nan
 
 
-def measured(results: Results, game: str, names: Sequence[ArmName]) -> list[Row]:
+def measure_methods(results: Results, game: str, names: Sequence[ArmName]) -> list[TableRow]:
     """One row for each method that was run, without a verdict."""
     rows = []
     for name in names:
         raw = results.raw(name, game)
         if raw:
             interval = bootstrap_interval(raw, np.random.default_rng(0))
-            rows.append(Row(f"{game}: {name}", "-", scores_text(raw), len(raw), interval=span(interval)))
+            rows.append(
+                TableRow(f"{game}: {name}", "-", format_scores(raw), len(raw), interval=format_interval(interval))
+            )
     return rows
 
 
-def others_than(results: Results, games: Sequence[str], names: Sequence[ArmName]) -> list[Row]:
+def measure_other_methods(results: Results, games: Sequence[str], names: Sequence[ArmName]) -> list[TableRow]:
     """Rows for what else is in the data on these games."""
     rest = sorted(set(results.scores) - set(names))
-    return [row for game in games for row in measured(results, game, rest)]
+    return [row for game in games for row in measure_methods(results, game, rest)]
 
 
 def compare_with_best(
@@ -117,7 +119,7 @@ def compare_with_best(
     held = [name for name in rivals if results.raw(name, game)]
     best = max(held, key=lambda name: mean(results.raw(name, game)))
     mine, theirs = results.raw(ours, game), results.raw(best, game)
-    return mean(mine) > mean(theirs), best, difference(mine, theirs)
+    return mean(mine) > mean(theirs), best, mean_difference(mine, theirs)
 
 
 def flip(interval: Interval | None, keep: bool) -> Interval | None:

@@ -36,7 +36,7 @@ class Method:
 
 
 SCRATCH, OURS = "scratch", "NNM"
-# In the order of tables. Which way the paper built NNM on control is open, so its column stands beside both readings.
+# In the order of tables. Which way the paper built NNM on control is open, so its column is shown with both readings.
 METHODS: Mapping[str, Method] = {
     SCRATCH: Method("scratch-urlb"),
     "ICM": Method("icm-urlb", "ICM", "ICM"),
@@ -63,8 +63,8 @@ ENVIRONMENTS = "pool.num_envs="  # how a name's changes say that an agent steppe
 
 def environments_of(name: ArmName) -> int:
     """How many environments each agent stepped."""
-    told = [int(each.removeprefix(ENVIRONMENTS)) for each in name.changes.split() if each.startswith(ENVIRONMENTS)]
-    return told[0] if told else 1
+    counts = [int(each.removeprefix(ENVIRONMENTS)) for each in name.changes.split() if each.startswith(ENVIRONMENTS)]
+    return counts[0] if counts else 1
 
 
 def single_env_variant(name: ArmName) -> ArmName:

@@ -12,19 +12,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from intrigue.report.charts import short_count
+from intrigue.report.charts import format_short_count
 from intrigue.scores.normalized import EXPERTS
 from intrigue.scores.urlb_published import DOMAINS, PAPER_12, domain_of, tasks_of
 from intrigue.studies.base import PaperTable
 from intrigue.studies.common.results import Results
 from intrigue.studies.urlb.methods import FINETUNE_FRAMES, METHODS, PRETRAIN_FRAMES, method_of
-from intrigue.studies.urlb.table import FinetuningTable, returns_text
+from intrigue.studies.urlb.table import FinetuningTable, format_returns
 
 ABSENT = "-"
 
 
 def paper_tables(table: FinetuningTable) -> list[PaperTable]:
-    """One per domain: in each the methods that somebody has a score of there."""
+    """One per domain: in each the methods that have a score there."""
     return [_domain_table(table, domain) for domain in DOMAINS]
 
 
@@ -53,14 +53,15 @@ def _budget(results: Results, domain: str) -> str:
     before = results.snapshots.get(domain, 0)  # none: all of them learned from scratch
     if (before or PRETRAIN_FRAMES, results.step, results.small) == (PRETRAIN_FRAMES, FINETUNE_FRAMES, False):
         return ""
-    ours = f"{short_count(before)} + {short_count(results.step)} frames{', laptop sizes' if results.small else ''}"
-    return f" (ours {ours}; published {short_count(PRETRAIN_FRAMES)} + {short_count(FINETUNE_FRAMES)})"
+    small = ", laptop sizes" if results.small else ""
+    ours = f"{format_short_count(before)} + {format_short_count(results.step)} frames{small}"
+    return f" (ours {ours}; published {format_short_count(PRETRAIN_FRAMES)} + {format_short_count(FINETUNE_FRAMES)})"
 
 
 def _lines(table: FinetuningTable, label: str, tasks: Sequence[str]) -> list[Sequence[str]]:
     """What the paper, the rerun and we have of a method, a line each; none of who has nothing."""
     method = METHODS.get(label)
-    # The paper's column stands beside two readings of NNM; it is printed once, where it has its own name.
+    # The paper's column belongs to two readings of NNM; it is printed once, under its own name.
     paper = PAPER_12.get(label, {})
     rerun = method.rerun_column if method else {}
     cells: dict[str, Callable[[str], str]] = {
@@ -75,4 +76,4 @@ def _lines(table: FinetuningTable, label: str, tasks: Sequence[str]) -> list[Seq
 
 def _ours(table: FinetuningTable, label: str, task: str) -> str:
     raw = table.results.raw(table.held[label], task) if label in table.held else ()
-    return returns_text(raw) if raw else ABSENT
+    return format_returns(raw) if raw else ABSENT

@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from intrigue.report.charts import COLORS, drawing, legend_below, new_figure, short_count
+from intrigue.report.charts import COLORS, add_legend_below, format_short_count, make_figure, use_style
 from intrigue.scores import AGGREGATES, bootstrap_interval
 from intrigue.scores.normalized import EXPERTS
 from intrigue.scores.urlb_published import DOMAINS, Column, domain_of, shares, tasks_of
@@ -58,9 +58,9 @@ def draw_scores(results: Results, folder: Path, title: str) -> list[Path]:
     panels += [(domain, tasks_of(domain)) for domain in table.apart]
     written = [textwrap.fill(label, LABEL, break_long_words=False) for label in labels]
     lines = max(text.count("\n") + 1 for text in written)
-    with drawing():
+    with use_style():
         height = 2.1 + (0.34 + 0.13 * (lines - 1)) * max(3, len(labels))
-        figure = new_figure(max(7.2, 3.0 + 2.6 * len(panels)), height)
+        figure = make_figure(max(7.2, 3.0 + 2.6 * len(panels)), height)
         axes = figure.subplots(1, max(1, len(panels)), squeeze=False, sharey=True, sharex=True)[0]
         sources: set[str] = set()
         for place, (name, tasks) in zip(axes, panels, strict=False):
@@ -72,7 +72,7 @@ def draw_scores(results: Results, folder: Path, title: str) -> list[Path]:
         axes[0].set_yticks(range(len(labels)), written, fontsize=11 if lines == 1 else 8)
         axes[0].set_ylim(len(labels) - 0.5, -0.5)
         figure.suptitle(f"{title}\n{_budget(results)}", fontsize=12)
-        legend_below(figure, _legend(sources), columns=3, fontsize=10)
+        add_legend_below(figure, _legend(sources), columns=3, fontsize=10)
         return plots.write_picture(figure, folder, "scores", title)
 
 
@@ -86,7 +86,7 @@ def draw_finetunings(
     if not shown:
         return []
     columns = {1: 1, 2: 2, 3: 3, 4: 2}.get(len(shown), 3)
-    with drawing():
+    with use_style():
         figure, panels = make_panels(shown, columns, 7.2, 1.5, ("frames of the task", "return"))
         for axes, task in panels:
             _curves(axes, results, task, names)
@@ -97,7 +97,7 @@ def draw_finetunings(
                 _mark("paper", "#555555", "paper, after 100k"),
                 line_handle("#9A9A9A", "expert", REFERENCE_DASH),
             ]
-        legend_below(figure, handles, columns=6, handlelength=2.8, fontsize=10)
+        add_legend_below(figure, handles, columns=6, handlelength=2.8, fontsize=10)
         return plots.write_picture(figure, folder, "curves", title)
 
 
@@ -116,7 +116,7 @@ def _means(axes: Axes, results: Results, table: FinetuningTable, tasks: Sequence
                 axes.plot([value], [row], marker=MARKS[source], color=color, markerfacecolor="none", markersize=8)
         mine = [task for task in tasks if results.raw(table.held[label], task)]
         if mine != list(tasks):
-            continue  # a mean over other tasks would stand beside the wrong ones
+            continue  # a mean over other tasks would be compared with the wrong ones
         scores = results.normalised(table.held[label], tasks)
         interval = bootstrap_interval(scores)
         if interval is not None:
@@ -155,11 +155,11 @@ def _curves(axes: Axes, results: Results, task: str, names: dict[str, ArmName]) 
 
 def _budget(results: Results) -> str:
     """What was trained, in a line under the title."""
-    lengths = {domain: short_count(frames) for domain, frames in results.snapshots.items()} or {"": "0"}
-    told = ", ".join(f"{domain} {frames}" for domain, frames in sorted(lengths.items()))
+    lengths = {domain: format_short_count(frames) for domain, frames in results.snapshots.items()} or {"": "0"}
+    lengths_text = ", ".join(f"{domain} {frames}" for domain, frames in sorted(lengths.items()))
     if len(set(lengths.values())) == 1:
-        [told] = set(lengths.values())
-    return f"{told} frames without a reward, {short_count(results.step)} with one"
+        [lengths_text] = set(lengths.values())
+    return f"{lengths_text} frames without a reward, {format_short_count(results.step)} with one"
 
 
 def _legend(sources: Collection[str]) -> list[Line2D]:

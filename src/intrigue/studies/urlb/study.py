@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, ClassVar, final
 
 from intrigue.presets import preset_layer
-from intrigue.presets.urlb_setting import SNAPSHOTS, laptop_sized
+from intrigue.presets.urlb_setting import SNAPSHOTS, shrink_for_laptop
 from intrigue.scores.urlb_published import domain_of
 from intrigue.studies.base import Arm, Budget
 from intrigue.studies.common.arm_names import ArmName
@@ -117,4 +117,4 @@ def layer_of(preset: str, small: bool) -> dict[str, Any]:
     if not small:
         return layer
     models = {key: value for key, value in SMALL_MODELS.items() if key in layer}
-    return {**laptop_sized(layer), **models, **SMOKE_CHANGES}
+    return {**shrink_for_laptop(layer), **models, **SMOKE_CHANGES}

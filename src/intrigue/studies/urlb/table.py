@@ -18,10 +18,18 @@ from dataclasses import dataclass
 from intrigue.scores import AGGREGATES, bootstrap_interval, difference_interval, joint_interval
 from intrigue.scores.stats import mean, std
 from intrigue.scores.urlb_published import DOMAINS, TASKS_12, Column, domain_of, shares, tasks_of
-from intrigue.studies.base import Conclusion, Row, Verdict
+from intrigue.studies.base import Conclusion, TableRow, Verdict
 from intrigue.studies.common.arm_names import ArmName
 from intrigue.studies.common.results import Results
-from intrigue.studies.common.verdicts import count_wins, difference, flip, list_names, ordered, reached, span
+from intrigue.studies.common.verdicts import (
+    count_wins,
+    flip,
+    format_interval,
+    judge_order,
+    judge_value,
+    list_names,
+    mean_difference,
+)
 from intrigue.studies.urlb.methods import (
     FINETUNE_FRAMES,
     METHODS,
@@ -90,8 +98,8 @@ class FinetuningTable:
                 found[label] = AGGREGATES["mean"](self.results.normalised(name, tasks))
         if not found:
             return "No two methods were run on the same tasks: nothing to compare yet"
-        told = ", ".join(f"{label} {value:.3f}" for label, value in found.items())
-        return f"Mean share of the expert's score on {len(self.tasks)} of {len(TASKS_12)} tasks: {told}"
+        text = ", ".join(f"{label} {value:.3f}" for label, value in found.items())
+        return f"Mean share of the expert's score on {len(self.tasks)} of {len(TASKS_12)} tasks: {text}"
 
     def _tasks_of(self, name: ArmName) -> list[str]:
         return [task for task in self.tasks if self.results.raw(name, task)]
@@ -113,7 +121,7 @@ class FinetuningTable:
     def _has(self, domain: str, label: str) -> bool:
         return all(self.results.raw(self.held[label], task) for task in tasks_of(domain))
 
-    def _aggregates(self, label: str) -> list[Row]:
+    def _aggregates(self, label: str) -> list[TableRow]:
         rows = []
         for place, (where, wanted) in enumerate(self.scopes):
             tasks = [task for task in self._tasks_of(self.held[label]) if task in wanted]
@@ -124,7 +132,7 @@ class FinetuningTable:
                 rows.append(self._aggregate(label, KINDS[0], tasks_of(domain), f", {domain}", tasks_of(domain)))
         return rows
 
-    def _aggregate(self, label: str, kind: str, tasks: list[str], where: str, wanted: list[str]) -> Row:
+    def _aggregate(self, label: str, kind: str, tasks: list[str], where: str, wanted: list[str]) -> TableRow:
         name, statistic = self.held[label], AGGREGATES[kind]
         scores = self.results.normalised(name, tasks)
         interval = bootstrap_interval(scores, statistic=statistic)
@@ -133,20 +141,20 @@ class FinetuningTable:
         if label == OURS and kind == "mean":
             target = float(shares(METHODS[OURS].paper_column, wanted).mean())
             complete = len(tasks) == len(wanted)
-            verdict = reached(interval, target, is_nominal(self.results, tasks)) if complete else "SHORT"
+            verdict = judge_value(interval, target, is_nominal(self.results, tasks)) if complete else "SHORT"
         shared = [task for task in self.tasks if task in wanted]
         fewer = "" if tasks in (shared, wanted) else f", {len(tasks)} of them"
-        return Row(
+        return TableRow(
             f"{kind}, {label}{where}{fewer}",
             _published(method.paper_column if method else {}, kind, tasks, wanted),
             f"{statistic(scores):.3f}",
             len(scores),
             verdict,
-            interval=span(interval, 3),
+            interval=format_interval(interval, 3),
             rerun=_published(method.rerun_column if method else {}, kind, tasks, wanted),
         )
 
-    def _claims(self) -> list[Row]:
+    def _claims(self) -> list[TableRow]:
         """NNM against each other method on the mean: the first scope, and every other that is complete."""
         if OURS not in self.held:
             return []
@@ -158,23 +166,25 @@ class FinetuningTable:
                     rows.append(self._claim(rival, tasks, wanted, where))
         return [*rows, *self._best()]
 
-    def _claim(self, rival: str, tasks: Sequence[str], wanted: Sequence[str], where: str) -> Row:
+    def _claim(self, rival: str, tasks: Sequence[str], wanted: Sequence[str], where: str) -> TableRow:
         ours, theirs = (self.results.normalised(self.held[label], tasks) for label in (OURS, rival))
         interval = difference_interval(ours, theirs)
         means = [AGGREGATES["mean"](part) for part in (ours, theirs)]
         seeds = min(len(ours), len(theirs))
         if rival in VARIANTS:  # of which nothing was claimed
             gap = f"{means[0] - means[1]:+.3f}"
-            return Row(f"mean{where}: NNM minus {rival}", "-", gap, seeds, interval=span(interval, 3))
+            return TableRow(f"mean{where}: NNM minus {rival}", "-", gap, seeds, interval=format_interval(interval, 3))
         paper = "-"
         if rival in RIVALS:
             pair = [shares(METHODS[label].paper_column, wanted).mean() for label in (OURS, rival)]
             paper = f"{pair[0]:.3f} to {pair[1]:.3f}"
-        verdict = ordered(interval) if len(tasks) == len(wanted) else "SHORT"
-        told = f"{means[0]:.3f} to {means[1]:.3f}"
-        return Row(f"mean{where}: NNM above {rival}", paper, told, seeds, verdict, interval=span(interval, 3))
+        verdict = judge_order(interval) if len(tasks) == len(wanted) else "SHORT"
+        text = f"{means[0]:.3f} to {means[1]:.3f}"
+        return TableRow(
+            f"mean{where}: NNM above {rival}", paper, text, seeds, verdict, interval=format_interval(interval, 3)
+        )
 
-    def _best(self) -> list[Row]:
+    def _best(self) -> list[TableRow]:
         """In how many tasks NNM is ahead of every other method of the paper's table."""
         rivals = [label for label in RIVALS if label in self.held]
         tasks = [task for task in self.tasks if all(self.results.raw(self.held[label], task) for label in rivals)]
@@ -184,15 +194,15 @@ class FinetuningTable:
         parts = [self.results.normalised(self.held[label], tasks) for label in (OURS, *rivals)]
         interval = joint_interval(parts, count_wins)
         whole = len(tasks) == len(TASKS_12) and len(rivals) == len(RIVALS)
-        verdict = ordered(interval, above=CLAIMED_BEST - 0.5) if whole else "SHORT"
+        verdict = judge_order(interval, above=CLAIMED_BEST - 0.5) if whole else "SHORT"
         beside = "" if len(rivals) == len(RIVALS) else f" of {', '.join((OURS, *rivals))}"
-        told = f"{count_wins(*parts):.0f} of {len(tasks)}"
+        text = f"{count_wins(*parts):.0f} of {len(tasks)}"
         return [
-            Row(f"tasks in which NNM is best{beside}", f"{CLAIMED_BEST} of {len(TASKS_12)}", told,
-                min(len(part) for part in parts), verdict, interval=span(interval, 0))
+            TableRow(f"tasks in which NNM is best{beside}", f"{CLAIMED_BEST} of {len(TASKS_12)}", text,
+                min(len(part) for part in parts), verdict, interval=format_interval(interval, 0))
         ]  # fmt: skip
 
-    def _task(self, task: str) -> list[Row]:
+    def _task(self, task: str) -> list[TableRow]:
         rows = []
         for label, name in self.held.items():
             raw = self.results.raw(name, task)
@@ -201,43 +211,43 @@ class FinetuningTable:
             method = method_of(name)
             paper = method.paper_column.get(task) if method else None
             rerun = method.rerun_column.get(task) if method else None
-            interval = difference(raw, NOTHING)
+            interval = mean_difference(raw, NOTHING)
             judged = label == OURS and paper is not None
-            verdict = reached(interval, paper.score, is_nominal(self.results, [task])) if judged and paper else None
+            verdict = judge_value(interval, paper.score, is_nominal(self.results, [task])) if judged and paper else None
             rows.append(
-                Row(f"{task}: {label}", str(paper or "-"), returns_text(raw), len(raw), verdict,
-                    interval=span(interval, 0), rerun=str(rerun or "-"))
+                TableRow(f"{task}: {label}", str(paper or "-"), format_returns(raw), len(raw), verdict,
+                    interval=format_interval(interval, 0), rerun=str(rerun or "-"))
             )  # fmt: skip
         return [*rows, *self._orders(task)]
 
-    def _orders(self, task: str) -> list[Row]:
+    def _orders(self, task: str) -> list[TableRow]:
         ours = self.results.raw(METHODS[OURS].name, task)
         rows = []
         for rival in (SCRATCH, "Disagreement", "APT"):
             theirs = self.results.raw(METHODS[rival].name, task)
             if not ours or not theirs:
                 continue
-            interval = difference(ours, theirs)
+            interval = mean_difference(ours, theirs)
             printed = [METHODS[label].paper_column.get(task) for label in (OURS, rival)]
             above, paper = True, "-"
             if printed[0] and printed[1]:
                 above, paper = printed[0].score > printed[1].score, f"{printed[0].score:g} to {printed[1].score:g}"
             rows.append(
-                Row(f"{task}: NNM {'above' if above else 'below'} {rival}", paper,
-                    f"{returns_text(ours)} to {returns_text(theirs)}", min(len(ours), len(theirs)),
-                    ordered(flip(interval, keep=above)), interval=span(interval, 0))
+                TableRow(f"{task}: NNM {'above' if above else 'below'} {rival}", paper,
+                    f"{format_returns(ours)} to {format_returns(theirs)}", min(len(ours), len(theirs)),
+                    judge_order(flip(interval, keep=above)), interval=format_interval(interval, 0))
             )  # fmt: skip
         return rows
 
-    def _beside(self) -> str:
+    def _describe_other_domains(self) -> str:
         apart = " and ".join(self.apart)
         return f", but those of {apart}, which not all methods were run on" if apart else ""
 
     def _words(self) -> list[str]:
-        words = [protocol(self.results), *missing(self.results, TASKS_12, [*METHODS])]
+        words = [describe_protocol(self.results), *describe_missing(self.results, TASKS_12, [*METHODS])]
         if self.tasks and not self.whole:
             words.append(
-                f"Means are over {list_names(self.tasks, 12)}{self._beside()}. 'Here' is a published column on the "
+                f"Means are over {list_names(self.tasks, 12)}{self._describe_other_domains()}. 'Here' is a published column on the "
                 f"same. What is claimed of all {len(TASKS_12)} tasks cannot be judged on them."
             )
         words.append(
@@ -253,14 +263,14 @@ class FinetuningTable:
         return words
 
 
-def returns_text(values: Sequence[float]) -> str:
+def format_returns(values: Sequence[float]) -> str:
     """A mean return with the sample standard deviation over seeds where there are two; whole numbers, as published."""
     digits = 0 if mean(values) >= 10 else 1
     spread = std(values)
     return f"{mean(values):.{digits}f}" + ("" if spread is None else f" ± {spread:.{digits}f}")
 
 
-def protocol(results: Results) -> str:
+def describe_protocol(results: Results) -> str:
     """What was read, and how it compares with the nominal lengths."""
     lengths = ", ".join(f"{domain} {frames:,}" for domain, frames in results.snapshots.items()) or "none"
     return (
@@ -270,7 +280,7 @@ def protocol(results: Results) -> str:
     )
 
 
-def missing(results: Results, tasks: Sequence[str], methods: Sequence[str]) -> list[str]:
+def describe_missing(results: Results, tasks: Sequence[str], methods: Sequence[str]) -> list[str]:
     """What of the plan is not in the data."""
     names: Mapping[str, ArmName] = {label: METHODS[label].name for label in methods}
     absent = [task for task in tasks if not any(results.raw(name, task) for name in names.values())]
@@ -299,7 +309,7 @@ def _published(column: Column, kind: str, tasks: Sequence[str], wanted: Sequence
     held = [task for task in wanted if task in column]
     if not held:
         return "-"
-    told = f"{AGGREGATES[kind](shares(column, held)):.3f}"
-    told += "" if len(held) == len(wanted) else f" ({len(held)} tasks)"
+    text = f"{AGGREGATES[kind](shares(column, held)):.3f}"
+    text += "" if len(held) == len(wanted) else f" ({len(held)} tasks)"
     here = [task for task in tasks if task in column]
-    return told if here == held or not here else f"{told}; here {AGGREGATES[kind](shares(column, here)):.3f}"
+    return text if here == held or not here else f"{text}; here {AGGREGATES[kind](shares(column, here)):.3f}"

@@ -18,7 +18,7 @@ from intrigue.studies.atari.study import ATARI, METHODS, NOMINAL_STEPS, Variant
 from intrigue.studies.common.arm_names import ArmName, name_run
 from intrigue.studies.common.results import compare_runs
 from intrigue.studies.common.run_records import CURVES, LearningCurve, export_curves, gather_records, read_records
-from intrigue.studies.common.verdicts import ordered, reached
+from intrigue.studies.common.verdicts import judge_order, judge_value
 from intrigue.studies.registry import STUDIES
 from report_folders import write_run
 from study_rows import rows_of, table_of
@@ -184,11 +184,13 @@ def test_small_sizes_decide_nothing(tmp_path):
 
 
 def test_rules_of_judgement():
-    assert [ordered(each) for each in ((0.1, 1), (-1, -0.1), (-1, 1), None)] == ["PASS", "FAIL", "SHORT", "SHORT"]
-    assert ordered((2, 3), above=2) == "SHORT" and ordered((2.1, 3), above=2) == "PASS"
-    assert reached((0.5, 1.0), 1.0, nominal=False) == "PASS" and reached((2, 3), 1.0, nominal=True) == "PASS"
-    assert reached((0.5, 0.9), 1.0, nominal=True) == "FAIL" and reached((0.5, 0.9), 1.0, nominal=False) == "SHORT"
-    assert reached(None, 0.0, nominal=True) == "SHORT"
+    assert [judge_order(each) for each in ((0.1, 1), (-1, -0.1), (-1, 1), None)] == ["PASS", "FAIL", "SHORT", "SHORT"]
+    assert judge_order((2, 3), above=2) == "SHORT" and judge_order((2.1, 3), above=2) == "PASS"
+    assert judge_value((0.5, 1.0), 1.0, nominal=False) == "PASS" and judge_value((2, 3), 1.0, nominal=True) == "PASS"
+    assert (
+        judge_value((0.5, 0.9), 1.0, nominal=True) == "FAIL" and judge_value((0.5, 0.9), 1.0, nominal=False) == "SHORT"
+    )
+    assert judge_value(None, 0.0, nominal=True) == "SHORT"
 
 
 # --- tables

@@ -15,7 +15,7 @@ from intrigue.scores.normalized import EXPERTS
 from intrigue.scores.urlb_published import PAPER_12, PAPER_BOLD, RERUN, RERUN_TASKS, TASKS_12, shares, tasks_of
 from intrigue.studies.common.arm_names import ArmName
 from intrigue.studies.common.run_records import EVALUATIONS, LearningCurve
-from intrigue.studies.fig6 import TASKS, all_the_way, comparable
+from intrigue.studies.fig6 import TASKS, area_under_curves, judge_ratio
 from intrigue.studies.registry import STUDIES
 from intrigue.studies.urlb.methods import METHODS, RIVALS, label_of, method_of
 from intrigue.studies.urlb.results import compare_finetunings, is_nominal
@@ -234,7 +234,7 @@ def test_fig6_judges_what_the_text_says(tmp_path):
     assert (rows["all the way: NNM to APT"].ours, rows["all the way: NNM to APT"].verdict) == ("1.14×", "PASS")
     assert rows["result: NNM above APT"].verdict == "PASS"
     assert rows["walker_flip: NNM above APT"].paper == "825 to 653"
-    area = all_the_way(compare_finetunings(runs), "NNM", TASKS)
+    area = area_under_curves(compare_finetunings(runs), "NNM", TASKS)
     assert area.shape == (2, 6) and area[0] == pytest.approx(0.6), "the mean of 0.4 and 0.8"
     part = rows_of(judge("fig6", [run for run in runs if run.task != "walker_run"]))
     assert part["result: NNM above APT"].verdict == "SHORT" and part["walker_flip: NNM above APT"].verdict == "PASS"
@@ -245,7 +245,7 @@ def test_fig6_judges_what_the_text_says(tmp_path):
 
 
 def test_comparable_is_a_ratio_near_one():
-    assert [comparable(each) for each in ((0.8, 1.25), (1.3, 1.5), (0.5, 0.79), (0.7, 1.0), None)] == [
+    assert [judge_ratio(each) for each in ((0.8, 1.25), (1.3, 1.5), (0.5, 0.79), (0.7, 1.0), None)] == [
         "PASS", "FAIL", "FAIL", "SHORT", "SHORT",
     ]  # fmt: skip
 
