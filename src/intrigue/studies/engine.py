@@ -103,7 +103,7 @@ def _folder_stem(arm: Arm, budget: Budget) -> str:
 
 
 def run_all(plan: Sequence[Job], budget: Budget, jobs: int, say: Callable[[str], None]) -> None:
-    """Train or resume every run that is not finished; a failed one does not stop the others but is reported at the end."""
+    """Train or resume every run that is not finished; failed ones do not stop the others and are reported last."""
     waiting = [job for job in plan if job.unfinished]
     runs, left = sum(len(job.runs) for job in plan), sum(job.unfinished for job in waiting)
     if left < runs:

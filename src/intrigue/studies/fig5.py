@@ -41,7 +41,7 @@ LEVELS = {
 @register_study("fig5")
 @final
 class Figure5(AtariStudy):
-    """Three games, four bonuses beside the game's score, and the score alone."""
+    """Three games, four bonuses with the game's score added, and the score alone."""
 
     title: ClassVar[str] = "Figure 5: bonus and game score together"
     variants: ClassVar[Sequence[Variant]] = tuple(Variant(name.preset) for name in (OURS, *RIVALS, CONTROL))

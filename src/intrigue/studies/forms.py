@@ -1,8 +1,9 @@
 """Which form of the nuclear-norm bonus explores a maze best? Form × features × source on `rooms`. Ours.
 
 The paper gives one formula and leaves the encoder and the rows of Z open. Every combination is run with the
-quickstart's learner on the bonus alone, with RND, no reward and a random policy as references. The table is reported as found; the
-one verdict is on the lead that our recommendation rests on: the centered kNN form covers more than the paper's ratio.
+quickstart's learner on the bonus alone, with RND, no reward and a random policy as references. The table is reported as
+found; the one verdict is on the lead that our recommendation rests on: the centered kNN form covers more than the
+paper's ratio.
 """
 
 from __future__ import annotations

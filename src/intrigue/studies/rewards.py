@@ -82,9 +82,10 @@ class Rewards(Study):
         rows.append(TableRow("screen: icm above no bonus", "-", more, len(icm), judge_difference(icm, none)))
         calm, baited = (next(arm for arm in ranked if arm.startswith(task)) for task in TASKS)
         most = max(bait, key=lambda arm: mean(bait[arm]))
+        chance = f"{mean(bait[f'noisy-tv: {RANDOM}']):.1%}"
         headline = (
-            f"Most of the maze: {_name_with_mean(calm, shares)}; with a screen in it: {_name_with_mean(baited, shares)}; most drawn to the "
-            f"screen: {_name_with_mean(most, bait)} of its steps, random policy {mean(bait[f'noisy-tv: {RANDOM}']):.1%}"
+            f"Most of the maze: {_describe_arm(calm, shares)}; with a screen in it: {_describe_arm(baited, shares)}; most "
+            f"drawn to the screen: {_describe_arm(most, bait)} of its steps, random policy {chance}"
         )
         return Conclusion(headline, rows, files=[table])
 
@@ -98,5 +99,5 @@ def reward_layer(layer: Mapping[str, Any], name: str) -> dict[str, Any]:
     return dict(layer) if name == layer["reward"] else {**bare, **sizes, "reward": name}
 
 
-def _name_with_mean(arm: str, values: Mapping[str, Sequence[float]]) -> str:
+def _describe_arm(arm: str, values: Mapping[str, Sequence[float]]) -> str:
     return f"{arm.partition(': ')[2]} with {mean(values[arm]):.1%}"

@@ -128,7 +128,7 @@ def export_evaluations(
 ) -> Path:
     """Write the evaluations of these runs on tasks, finished or not, to `path`, and return it.
 
-    A folder of several seeds stands for all runs in it. Pre-trainings are passed over; they should stay next to what was
+    A folder of several seeds stands for all runs in it. Pre-trainings are skipped; they should stay next to what was
     fine-tuned from them, because their settings name the rows. `name_of` names a run by its folder instead.
     """
     runs = (run for folder in map(Path, folders) for run in seed_runs(folder) or [folder])

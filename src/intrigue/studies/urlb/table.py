@@ -239,7 +239,7 @@ class FinetuningTable:
             )  # fmt: skip
         return rows
 
-    def _describe_other_domains(self) -> str:
+    def _except_domains(self) -> str:
         apart = " and ".join(self.apart)
         return f", but those of {apart}, which not all methods were run on" if apart else ""
 
@@ -247,8 +247,8 @@ class FinetuningTable:
         words = [describe_protocol(self.results), *describe_missing(self.results, TASKS_12, [*METHODS])]
         if self.tasks and not self.whole:
             words.append(
-                f"Means are over {list_names(self.tasks, 12)}{self._describe_other_domains()}. 'Here' is a published column on the "
-                f"same. What is claimed of all {len(TASKS_12)} tasks cannot be judged on them."
+                f"Means are over {list_names(self.tasks, 12)}{self._except_domains()}. 'Here' is a published column on "
+                f"the same. What is claimed of all {len(TASKS_12)} tasks cannot be judged on them."
             )
         words.append(
             "Paper: its Table 4; it prints no means, these are of its columns. Rerun: the README of MOSS "
