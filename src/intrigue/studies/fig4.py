@@ -18,9 +18,8 @@ from intrigue.studies.common.results import Results
 from intrigue.studies.common.study import budgets_of
 from intrigue.studies.common.verdicts import (
     compare_with_best,
-    format_interval,
     format_score,
-    judge_order,
+    make_order_row,
     mean_difference,
     measure_methods,
     measure_other_methods,
@@ -76,15 +75,10 @@ class Figure4(AtariStudy):
         _, best, interval = compare_with_best(results, game, OURS, RIVALS)
         theirs = results.raw(best, game)
         text = f"{format_score(mean(ours))} to {format_score(mean(theirs))} ({best.preset})"
-        rows.append(
-            TableRow(f"{game}: NNM above the best other", "-", text, min(len(ours), len(theirs)), judge_order(interval),
-                interval=format_interval(interval))
-        )  # fmt: skip
+        rows.append(make_order_row(f"{game}: NNM above the best other", ("-", text), (ours, theirs), interval))
         if game in NAMED_GAMES:
             twice = mean_difference(ours, theirs, times=2.0)
             times = f"{mean(ours) / mean(theirs):.2f}×" if mean(theirs) > 0 else "-"
-            rows.append(
-                TableRow(f"{game}: NNM more than twice the best other", "> 2×", times, min(len(ours), len(theirs)),
-                    judge_order(twice), interval=format_interval(twice))
-            )  # fmt: skip
+            quantity = f"{game}: NNM more than twice the best other"
+            rows.append(make_order_row(quantity, ("> 2×", times), (ours, theirs), twice))
         return rows

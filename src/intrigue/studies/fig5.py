@@ -18,9 +18,8 @@ from intrigue.studies.common.results import Results
 from intrigue.studies.common.study import budgets_of
 from intrigue.studies.common.verdicts import (
     compare_with_best,
-    format_interval,
     format_score,
-    judge_order,
+    make_order_row,
     measure_methods,
     measure_other_methods,
     spread_interval,
@@ -68,23 +67,10 @@ class Figure5(AtariStudy):
         _, best, interval = compare_with_best(results, game, OURS, RIVALS)
         theirs = results.raw(best, game)
         text = f"{format_score(mean(ours))} to {format_score(mean(theirs))} ({best.preset.removesuffix('-int-ext')})"
-        seeds = min(len(ours), len(theirs))
-        rows.append(
-            TableRow(
-                f"{game}: NNM above the best other",
-                "yes",
-                text,
-                seeds,
-                judge_order(interval),
-                interval=format_interval(interval),
-            )
-        )
+        rows.append(make_order_row(f"{game}: NNM above the best other", ("yes", text), (ours, theirs), interval))
         calmest = min(held, key=lambda name: std(results.raw(name, game)) or 0.0)
         spread = spread_interval(results.raw(calmest, game), ours)  # positive: ours is smaller
         pair = [std(results.raw(name, game)) for name in (OURS, calmest)]
         shown = " to ".join("-" if value is None else format_score(value) for value in pair)
-        rows.append(
-            TableRow(f"{game}: NNM's spread over seeds below the smallest other", "yes", shown, seeds,
-                judge_order(spread), interval=format_interval(spread))
-        )  # fmt: skip
-        return rows
+        quantity = f"{game}: NNM's spread over seeds below the smallest other"
+        return [*rows, make_order_row(quantity, ("yes", shown), (ours, theirs), spread)]

@@ -24,7 +24,7 @@ from intrigue.scores.normalized import EXPERTS
 from intrigue.studies.base import SCORE_COLUMNS, Budget, Conclusion, TableRow, Verdict
 from intrigue.studies.common.results import Results
 from intrigue.studies.common.study import budgets_of
-from intrigue.studies.common.verdicts import format_interval, judge_order, mean_difference
+from intrigue.studies.common.verdicts import format_interval, make_order_row, mean_difference
 from intrigue.studies.registry import register_study
 from intrigue.studies.urlb.methods import (
     FINETUNE_FRAMES,
@@ -123,18 +123,8 @@ def _together(results: Results, tasks: Sequence[str]) -> list[TableRow]:
     for label in (OURS, "APT"):
         interval = difference_interval(area[label], area["Disagreement"])
         text = f"{area[label].mean():.3f} to {area['Disagreement'].mean():.3f}"
-        seeds = min(len(area[label]), len(area["Disagreement"]))
-        verdict = judge_order(interval) if whole else "SHORT"
-        rows.append(
-            TableRow(
-                f"all the way: {label} ahead of Disagreement",
-                "ahead",
-                text,
-                seeds,
-                verdict,
-                interval=format_interval(interval, 3),
-            )
-        )
+        quantity, parts = f"all the way: {label} ahead of Disagreement", (area[label], area["Disagreement"])
+        rows.append(make_order_row(quantity, ("ahead", text), parts, interval, 3, complete=whole))
     seeds = min(len(area[OURS]), len(area["APT"]))
     ratio = joint_interval([area[OURS], area["APT"]], lambda mine, theirs: float(mine.mean() / theirs.mean()))
     text = f"{area[OURS].mean() / area['APT'].mean():.2f}×"
@@ -143,11 +133,8 @@ def _together(results: Results, tasks: Sequence[str]) -> list[TableRow]:
     ours, theirs = (results.normalised(METHODS[label].name, tasks) for label in (OURS, "APT"))
     interval = difference_interval(ours, theirs)
     text = f"{ours.mean():.3f} to {theirs.mean():.3f}"
-    result = judge_order(interval) if whole else "SHORT"
-    return [
-        *rows,
-        TableRow("result: NNM above APT", "significantly", text, seeds, result, interval=format_interval(interval, 3)),
-    ]
+    cells = ("significantly", text)
+    return [*rows, make_order_row("result: NNM above APT", cells, (ours, theirs), interval, 3, complete=whole)]
 
 
 def _alone(results: Results, task: str) -> list[TableRow]:
@@ -165,16 +152,6 @@ def _alone(results: Results, task: str) -> list[TableRow]:
         interval = mean_difference(raw[OURS], raw["APT"])
         printed = [METHODS[label].paper_column[task].score for label in (OURS, "APT")]
         text = f"{format_returns(raw[OURS])} to {format_returns(raw['APT'])}"
-        seeds = min(len(raw[OURS]), len(raw["APT"]))
-        paper = f"{printed[0]:g} to {printed[1]:g}"
-        rows.append(
-            TableRow(
-                f"{task}: NNM above APT",
-                paper,
-                text,
-                seeds,
-                judge_order(interval),
-                interval=format_interval(interval, 0),
-            )
-        )
+        cells = (f"{printed[0]:g} to {printed[1]:g}", text)
+        rows.append(make_order_row(f"{task}: NNM above APT", cells, (raw[OURS], raw["APT"]), interval, 0))
     return rows

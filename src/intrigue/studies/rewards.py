@@ -84,8 +84,8 @@ class Rewards(Study):
         most = max(bait, key=lambda arm: mean(bait[arm]))
         chance = f"{mean(bait[f'noisy-tv: {RANDOM}']):.1%}"
         headline = (
-            f"Most of the maze: {_describe_arm(calm, shares)}; with a screen in it: {_describe_arm(baited, shares)}; most "
-            f"drawn to the screen: {_describe_arm(most, bait)} of its steps, random policy {chance}"
+            f"Most of the maze: {_describe_arm(calm, shares)}; with a screen in it: {_describe_arm(baited, shares)}; "
+            f"most drawn to the screen: {_describe_arm(most, bait)} of its steps, random policy {chance}"
         )
         return Conclusion(headline, rows, files=[table])
 

@@ -14,8 +14,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from intrigue.scores import (
     AGGREGATES,
     PAPER_26,
@@ -33,13 +31,14 @@ from intrigue.studies.common.arm_names import ArmName
 from intrigue.studies.common.results import Results
 from intrigue.studies.common.verdicts import (
     count_wins,
-    flip,
     format_interval,
     format_scores,
     judge_order,
     judge_value,
     list_names,
+    make_order_row,
     mean_difference,
+    measure_methods,
 )
 
 OURS, RIVALS = "NNM", ("Disagreement", "ICM")
@@ -129,11 +128,11 @@ class ScoreTable:
         if not self.checkable:
             return "-"
 
-        def format_shares(games: Sequence[str]) -> str:
+        def format_figure(games: Sequence[str]) -> str:
             value = getattr(figures(label, games), name)
             return str(value) if isinstance(value, int) else f"{value:.3f}"
 
-        return format_shares(self.wanted) + ("" if self.whole else f"; here {format_shares(self.games)}")
+        return format_figure(self.wanted) + ("" if self.whole else f"; here {format_figure(self.games)}")
 
     def _claims(self) -> list[TableRow]:
         if OURS not in self.methods:
@@ -144,11 +143,9 @@ class ScoreTable:
             theirs = self._human(rival)
             for times, words in ((1.0, "above"), (2.0, "at least twice")):
                 interval = difference_interval(ours, theirs, times=times)
-                verdict = judge_order(interval) if self.whole else "SHORT"
-                rows.append(
-                    TableRow(f"mean HNS: NNM {words} {rival}", self._pair(rival), self._ratio(ours, theirs), len(ours),
-                        verdict, recomputed=self._paper_ratio(rival), interval=format_interval(interval, 3))
-                )  # fmt: skip
+                cells, right = (self._pair(rival), self._ratio(ours, theirs)), self._paper_ratio(rival)
+                quantity = f"mean HNS: NNM {words} {rival}"
+                rows.append(make_order_row(quantity, cells, [ours], interval, 3, complete=self.whole, recomputed=right))
             for kind in ("median", "IQM"):
                 statistic = AGGREGATES[kind]
                 interval = difference_interval(ours, theirs, statistic=statistic)
@@ -208,20 +205,14 @@ class ScoreTable:
     def _game(self, game: str, rival: str, ours: Sequence[float], theirs: Sequence[float]) -> TableRow:
         interval = mean_difference(ours, theirs)
         scores = f"{format_scores(ours)} to {format_scores(theirs)}"
-        seeds = min(len(ours), len(theirs))
         if game not in PAPER_26:
+            seeds = min(len(ours), len(theirs))
             return TableRow(f"{game}: NNM to {rival}", "-", scores, seeds, interval=format_interval(interval))
         mine, other = raw_scores(OURS, [game])[game], raw_scores(rival, [game])[game]
         human = [figures(label, [game]).mean for label in (OURS, rival)]
-        return TableRow(
-            f"{game}: NNM {'above' if mine > other else 'below'} {rival}",
-            f"{mine:g} to {other:g}",
-            scores,
-            seeds,
-            judge_order(flip(interval, keep=mine > other)),
-            recomputed=f"HNS {human[0]:.2f} to {human[1]:.2f}",
-            interval=format_interval(interval),
-        )
+        quantity = f"{game}: NNM {'above' if mine > other else 'below'} {rival}"
+        cells, right = (f"{mine:g} to {other:g}", scores), f"HNS {human[0]:.2f} to {human[1]:.2f}"
+        return make_order_row(quantity, cells, (ours, theirs), interval, keep=mine > other, recomputed=right)
 
     def _others(self) -> list[TableRow]:
         """Measurements of every preset in the data that the paper's table does not have."""
@@ -239,8 +230,5 @@ class ScoreTable:
                         f"{kind} HNS, {name}{where}", "-", f"{statistic(scores):.3f}", len(scores), interval=interval
                     )
                 )
-            for game in games:
-                raw = self.results.raw(name, game)
-                interval = format_interval(bootstrap_interval(raw, np.random.default_rng(0)))
-                rows.append(TableRow(f"{game}: {name}", "-", format_scores(raw), len(raw), interval=interval))
+            rows += [row for game in games for row in measure_methods(self.results, game, [name])]
         return rows

@@ -55,6 +55,26 @@ def spread_interval(ours: Sequence[float], theirs: Sequence[float]) -> Interval 
     return stats.difference_interval(ours, theirs, np.random.default_rng(0), statistic=lambda drawn: float(drawn.std()))
 
 
+def make_order_row(
+    quantity: str,
+    cells: tuple[str, str],
+    parts: Sequence[Sequence[float] | Scores],
+    interval: Interval | None,
+    digits: int = 2,
+    *,
+    complete: bool = True,
+    keep: bool = True,
+    recomputed: str = "-",
+) -> TableRow:
+    """A row on the order of methods: the cells "paper" and "ours", the fewest seeds of the parts, and the verdict.
+
+    SHORT where the tasks are not `complete`; without `keep` the claim is that the value lies below 0.
+    """
+    verdict = judge_order(flip(interval, keep)) if complete else "SHORT"
+    text = format_interval(interval, digits)
+    return TableRow(quantity, *cells, min(map(len, parts)), verdict, recomputed=recomputed, interval=text)
+
+
 def format_interval(interval: Interval | None, digits: int = 2) -> str:
     """An interval in a table."""
     return "-" if interval is None else f"[{format_score(interval[0], digits)}, {format_score(interval[1], digits)}]"

@@ -23,11 +23,11 @@ from intrigue.studies.common.arm_names import ArmName
 from intrigue.studies.common.results import Results
 from intrigue.studies.common.verdicts import (
     count_wins,
-    flip,
     format_interval,
     judge_order,
     judge_value,
     list_names,
+    make_order_row,
     mean_difference,
 )
 from intrigue.studies.urlb.methods import (
@@ -170,19 +170,16 @@ class FinetuningTable:
         ours, theirs = (self.results.normalised(self.held[label], tasks) for label in (OURS, rival))
         interval = difference_interval(ours, theirs)
         means = [AGGREGATES["mean"](part) for part in (ours, theirs)]
-        seeds = min(len(ours), len(theirs))
         if rival in VARIANTS:  # of which nothing was claimed
             gap = f"{means[0] - means[1]:+.3f}"
-            return TableRow(f"mean{where}: NNM minus {rival}", "-", gap, seeds, interval=format_interval(interval, 3))
+            seeds, text = min(len(ours), len(theirs)), format_interval(interval, 3)
+            return TableRow(f"mean{where}: NNM minus {rival}", "-", gap, seeds, interval=text)
         paper = "-"
         if rival in RIVALS:
             pair = [shares(METHODS[label].paper_column, wanted).mean() for label in (OURS, rival)]
             paper = f"{pair[0]:.3f} to {pair[1]:.3f}"
-        verdict = judge_order(interval) if len(tasks) == len(wanted) else "SHORT"
-        text = f"{means[0]:.3f} to {means[1]:.3f}"
-        return TableRow(
-            f"mean{where}: NNM above {rival}", paper, text, seeds, verdict, interval=format_interval(interval, 3)
-        )
+        cells, complete = (paper, f"{means[0]:.3f} to {means[1]:.3f}"), len(tasks) == len(wanted)
+        return make_order_row(f"mean{where}: NNM above {rival}", cells, (ours, theirs), interval, 3, complete=complete)
 
     def _best(self) -> list[TableRow]:
         """In how many tasks NNM is ahead of every other method of the paper's table."""
@@ -232,11 +229,9 @@ class FinetuningTable:
             above, paper = True, "-"
             if printed[0] and printed[1]:
                 above, paper = printed[0].score > printed[1].score, f"{printed[0].score:g} to {printed[1].score:g}"
-            rows.append(
-                TableRow(f"{task}: NNM {'above' if above else 'below'} {rival}", paper,
-                    f"{format_returns(ours)} to {format_returns(theirs)}", min(len(ours), len(theirs)),
-                    judge_order(flip(interval, keep=above)), interval=format_interval(interval, 0))
-            )  # fmt: skip
+            quantity = f"{task}: NNM {'above' if above else 'below'} {rival}"
+            cells = (paper, f"{format_returns(ours)} to {format_returns(theirs)}")
+            rows.append(make_order_row(quantity, cells, (ours, theirs), interval, 0, keep=above))
         return rows
 
     def _except_domains(self) -> str:
