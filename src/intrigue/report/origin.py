@@ -60,7 +60,7 @@ def read_origin(path: Path, provenance: Mapping[str, Any]) -> Origin | None:
 def describe_origin(origins: Sequence[Origin | None], idle: bool) -> str:
     """What the runs of an arm began with, in words; empty where nothing need be said.
 
-    `idle` settings are those of a fine-tuning, so that to have begun from scratch is worth a word.
+    `idle` settings are those of a fine-tuning, so a start from scratch is worth stating.
     """
     first = origins[0]
     if first is None:

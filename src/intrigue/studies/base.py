@@ -45,7 +45,7 @@ class Arm:
     level: str = ""  # the budget it belongs to; empty: all
     steps: int = 0  # agent steps where they are not the budget's
     # The pre-training whose newest snapshot is fine-tuned on the layer's environment. Arms that name an equal one share
-    # its run of the same seed. The rest of their layer says nothing: a fine-tuning takes it from that run.
+    # its run of the same seed. The rest of their layer is unused: a fine-tuning takes it from that run.
     before: Arm | None = None
 
     def config(self, budget: Budget, seed: int) -> RunConfig:
@@ -57,7 +57,7 @@ class Arm:
         return _digest(self, budget)
 
 
-@functools.lru_cache(maxsize=1024)  # a pre-training is asked for by each of its fine-tunings
+@functools.lru_cache(maxsize=1024)  # each fine-tuning asks for its pre-training
 def _digest(arm: Arm, budget: Budget) -> str:
     if arm.before is not None:
         steps = arm.steps or budget.steps

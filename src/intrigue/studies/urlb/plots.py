@@ -1,4 +1,4 @@
-"""Pictures of URLB: means by method, ours beside the published ones; and the learning curves of fine-tuning.
+"""Pictures of URLB: means by method, ours and the published ones; and the learning curves of fine-tuning.
 
 A method has the same colour in both. Ours is a dot with its interval over seeds, the paper a hollow diamond, the
 independent rerun a hollow square.
