@@ -75,7 +75,7 @@ def reproduce(
             "budget": None if recheck_paper or sources else budget,
             "headline": conclusion.headline,
             "rows": [asdict(row) for row in conclusion.rows],
-            "boards": [asdict(board) for board in conclusion.boards],
+            "boards": [asdict(table) for table in conclusion.paper_tables],
             "figures": conclusion.figures,
             "words": list(conclusion.words),
             "files": [str(path) for path in conclusion.files],
@@ -95,11 +95,12 @@ def _trained(plan: Study, budget: str, out: Path, jobs: int) -> Conclusion:
 
 
 def _rechecked(study: str, plan: Study, out: Path | None) -> Conclusion:
-    from intrigue.studies.base import Rechecked
+    from intrigue.studies.base import CanRecheckPaper
     from intrigue.studies.engine import write_table
 
-    if not isinstance(plan, Rechecked):
-        raise ConfigError([Problem("--recheck-paper", _refused(study, "computes no number of the paper", Rechecked))])
+    if not isinstance(plan, CanRecheckPaper):
+        reason = _refused(study, "computes no number of the paper", CanRecheckPaper)
+        raise ConfigError([Problem("--recheck-paper", reason)])
     conclusion = plan.recheck()
     if out is not None:
         write_table(conclusion, out)
@@ -107,11 +108,11 @@ def _rechecked(study: str, plan: Study, out: Path | None) -> Conclusion:
 
 
 def _from_files(study: str, plan: Study, sources: tuple[Path, ...], out: Path) -> Conclusion:
-    from intrigue.studies.base import FromFiles
+    from intrigue.studies.base import CanReadFiles
     from intrigue.studies.engine import write_table
 
-    if not isinstance(plan, FromFiles):
-        raise ConfigError([Problem("--from", _refused(study, "cannot be made from files alone", FromFiles))])
+    if not isinstance(plan, CanReadFiles):
+        raise ConfigError([Problem("--from", _refused(study, "cannot be made from files alone", CanReadFiles))])
     conclusion = plan.conclude_files(sources, out)
     write_table(conclusion, out)
     return conclusion
