@@ -130,11 +130,11 @@ class RND(IntrinsicReward):
     def _seen(self, batch: Transitions) -> Tensor:
         """What the networks read of each transition, (T, N, ...)."""
         if self.cfg.variant == "urlb":
-            return whitened(batch.obs, batch.valid)
+            return whiten(batch.obs, batch.valid)
         return batch.next_obs if self.channels is None else batch.next_obs[:, :, self.channels]
 
 
-def whitened(states: Tensor, valid: Tensor) -> Tensor:
+def whiten(states: Tensor, valid: Tensor) -> Tensor:
     """States (T, N, S) by the mean and variance of the valid ones, as BatchNorm without gain trains; clipped."""
     counted = valid.unsqueeze(-1)
     count = valid.sum().clamp_min(1)
