@@ -3,8 +3,8 @@
     loss = mean ‖z' − f(z, a)‖₂ + mean ‖a − g(z, z')‖₂            f: `ahead`, g: `back`
 
 Each model has one hidden ReLU layer; orthogonal weights of gain 1, zero biases (URLB utils.py). g ends in tanh, URLB's
-actions lying in [-1, 1]; here the tanh is stretched to the action's bounds, and left out where there are none. Classes,
-which URLB does not have, are guessed by cross-entropy.
+actions lying in [-1, 1]; here the tanh is scaled to the action's bounds, and omitted where there are none. Classes,
+which URLB does not have, are predicted with cross-entropy.
 """
 
 from __future__ import annotations
