@@ -38,7 +38,7 @@ from intrigue.bench.machine import machine
 from intrigue.bench.off_policy_engines import engine_of
 from intrigue.bench.train_off_policy import fill
 from intrigue.config.run import resolve
-from intrigue.ops.precision import pick_products, use_products
+from intrigue.ops.precision import resolve_matmul_dtype, set_matmul_dtype
 from intrigue.presets import preset_layer
 from intrigue.training.build import build
 from intrigue.training.off_policy import ReplayParts
@@ -166,13 +166,13 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
-    products = pick_products(args.products, torch.device("cpu"))
+    products = resolve_matmul_dtype(args.products, torch.device("cpu"))
     parts = {preset: parts_of(preset) for preset in PRESETS}
     try:
         updates = {name: engine_of([each]).update for name, each in parts.items()}
-        use_products("float32")  # torch does not count within an operator of our own
+        set_matmul_dtype("float32")  # torch does not count within an operator of our own
         operations = {name: gflop(update) for name, update in updates.items()}
-        use_products(products)
+        set_matmul_dtype(products)
         theirs = {THEIRS + name: update for name, update in urlb_peer.updates().items()}
         before = os.getloadavg()[0]
         taken, large = measure({**updates, **theirs}, args.turns)

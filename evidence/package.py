@@ -18,8 +18,7 @@ from evidence.identity import COLUMNS, identity_of, tuned_identity
 from evidence.plan import Group, Run, read_plan
 from intrigue.config.run import resolve
 from intrigue.presets import preset_layer
-from intrigue.studies.common import curves
-from intrigue.studies.urlb import runs as urlb_runs
+from intrigue.studies.common.run_records import CURVES, EVALUATIONS, N_STEP
 
 LABELS = ("identity", "commit", "batch", "outcome")
 
@@ -50,9 +49,9 @@ def rows(work: Path) -> dict[str, list[list[str]]]:
             folder = work / "runs" / run["folder"]
             if not (folder / "config.json").is_file():
                 continue
-            exporter = curves if run["env"].startswith("atari/") else urlb_runs
+            records = CURVES if run["env"].startswith("atari/") else EVALUATIONS
             place = work / "rows" / ".one.csv"
-            exporter.export([folder], place)
+            records.export([folder], place)
             header, *lines = csv.reader(place.read_text(encoding="utf-8").splitlines())
             told = [_identity(folder, work / "runs", run), manifest["commit"], manifest["id"]]
             told.append("done" if (folder / "DONE").is_file() else "cut")
@@ -77,7 +76,7 @@ def _identity(folder: Path, runs: Path, run: Mapping[str, Any]) -> str:
 
 
 def _tuned(before: str, run: Run, config: dict[str, Any]) -> str:
-    planned = {**config, "agent": {**config["agent"], "n_step": urlb_runs.N_STEP}}
+    planned = {**config, "agent": {**config["agent"], "n_step": N_STEP}}
     planned["run"] = {**config["run"], "steps": run.steps}
     return tuned_identity(before, run.env, run.pretrained, planned)
 

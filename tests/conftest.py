@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from intrigue.ops.precision import use_products
+from intrigue.ops.precision import set_matmul_dtype
 from intrigue.skills import SkillSpec
 from intrigue.spaces import ActionSpec, ObsSpec, Spaces
 from intrigue.types import Transitions
@@ -37,13 +37,13 @@ GYM_ACTIONS = {
 @pytest.fixture
 def bfloat16(_float32):
     """Wide products in it while learning."""
-    use_products("bfloat16")
+    set_matmul_dtype("bfloat16")
 
 
 @pytest.fixture(autouse=True)
 def _float32():
     """What a run multiplies in holds for its process; the next test must not inherit it."""
-    use_products("float32")
+    set_matmul_dtype("float32")
 
 
 @pytest.fixture(autouse=True)

@@ -113,7 +113,7 @@ def test_next_obs_is_the_true_successor_across_resets(env_id: str) -> None:
     firsts = [env.reset(derive_seed(seed, "env", index)) for index, env in enumerate(lone)]
     expected = np.stack([moved(pool, obs) for obs in firsts])
     for index, env in enumerate(lone):
-        env.stagger(
+        env.shorten_first_episode(
             derive_seed(seed, "env", index) / SEED_LIMIT
         )  # as the pool does, so that episodes do not end together
     np.testing.assert_array_equal(pool.reset(), expected)

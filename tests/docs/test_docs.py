@@ -223,10 +223,10 @@ def test_settings_tables_agree_with_the_code() -> None:
 
 
 def test_quoted_findings_of_figure_1_are_those_computed() -> None:
-    from intrigue.studies.fig1 import compute, verdict_words
+    from intrigue.studies.fig1 import compute, write_verdicts
 
     flat = " ".join(DOCS["docs/studies.md"].split())
-    for sentence in verdict_words(compute(seed=0, draws=200)):
+    for sentence in write_verdicts(compute(seed=0, draws=200)):
         assert " ".join(sentence.split()) in flat
 
 

@@ -13,8 +13,7 @@ from pathlib import Path
 
 from tiny_queue import batch, queue, tiny_queue
 
-from intrigue.studies.common import curves
-from intrigue.studies.urlb import runs as urlb_runs
+from intrigue.studies.common.run_records import CURVES, EVALUATIONS, read_records
 
 
 def test_a_batch_that_is_killed_and_taken_up_comes_back_whole(tmp_path):
@@ -35,10 +34,10 @@ def test_a_batch_that_is_killed_and_taken_up_comes_back_whole(tmp_path):
 
     collected = queue(place, "collect", str(out / "evidence.tar.gz"))
     assert "2 done, 0 cut, 0 lost" in collected.stdout, collected.stderr + waited.stdout
-    (tuning,) = urlb_runs.read(place / "results" / "control.csv")
-    assert (tuning.task, tuning.snapshot, tuning.last) == ("walker_run", 100, 60)
-    (curve,) = curves.read(place / "results" / "games.csv")
-    assert (curve.game, curve.last_step) == ("Breakout", 64)
+    (tuning,) = read_records(place / "results" / "control.csv", EVALUATIONS)
+    assert (tuning.task, tuning.snapshot, tuning.last_step) == ("walker_run", 100, 60)
+    (curve,) = read_records(place / "results" / "games.csv", CURVES)
+    assert (curve.task, curve.last_step) == ("Breakout", 64)
     files = {path.name: path.read_bytes() for path in (place / "results").iterdir()}
     assert queue(place, "collect", str(out / "evidence.tar.gz")).returncode == 0
     assert {path.name: path.read_bytes() for path in (place / "results").iterdir()} == files

@@ -12,9 +12,9 @@ from evidence.collect import collect
 from evidence.plan import QueueError
 from evidence.records import OUT, Batch, read_ledger, read_results, write_ledger
 
-from intrigue.studies.common import curves
+from intrigue.studies.common.run_records import CURVES, read_records
 
-HEADER = ",".join([*curves.COLUMNS, "identity", "commit", "batch", "outcome"])
+HEADER = ",".join([*CURVES.columns, "identity", "commit", "batch", "outcome"])
 
 
 def line(game: str, step: int, score: float, batch: str, outcome: str) -> str:
@@ -58,8 +58,8 @@ def test_twice_is_once(tmp_path, results):
     assert collect(back, results).outcome == "1 done, 1 cut, 0 lost"
     assert texts(results) == once
     assert sorted(once) == ["evidence-ledger.csv", "games-cut.csv", "games.csv"]
-    (curve,) = curves.read(results / "games.csv")
-    assert (curve.game, curve.at(2)) == ("Pong", -19)
+    (curve,) = read_records(results / "games.csv", CURVES)
+    assert (curve.task, curve.at(2)) == ("Pong", -19)
 
 
 def test_two_results_of_one_run_are_refused_and_both_are_named(tmp_path, results):

@@ -14,7 +14,7 @@ import pytest
 from test_kill_and_resume import forked
 
 from intrigue.config.run import resolve
-from intrigue.ops.precision import fast_float32, takes_bfloat16
+from intrigue.ops.precision import fast_float32, uses_bfloat16
 from intrigue.presets import preset_layer
 from intrigue.run import checkpoint, driver
 from intrigue.run.checkpoint import snapshot
@@ -115,11 +115,11 @@ def test_kills_lose_nothing(tmp_path, calm):
 
 
 def test_products_of_bfloat16_are_taken_up_to_the_same_digest(tmp_path, calm, monkeypatch):
-    monkeypatch.setattr(driver, "pick_products", lambda wanted, device: wanted)  # also where they are not faster
+    monkeypatch.setattr(driver, "resolve_matmul_dtype", lambda wanted, device: wanted)  # also where they are not faster
     rough = {"run.products": "bfloat16"}
     start(shrunk(steps=75, **rough), out=tmp_path / "broken", quiet=True)
     with fast_float32():
-        assert not takes_bfloat16(), "only while the run trains"
+        assert not uses_bfloat16(), "only while the run trains"
     resumed = resume(tmp_path / "broken", steps=STEPS, quiet=True)
     assert resumed.digest() == start(shrunk(**rough), out=tmp_path / "calm", quiet=True).digest()
     assert resumed.metrics()["losses/critic_loss"] != calm.metrics()["losses/critic_loss"]

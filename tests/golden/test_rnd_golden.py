@@ -11,7 +11,7 @@ from torch import nn
 
 from intrigue import Curiosity
 from intrigue.rewards import REWARDS
-from intrigue.rewards.rnd import whitened
+from intrigue.rewards.rnd import whiten
 from intrigue.rng import seeded_construction
 from intrigue.spaces import ActionSpec, ObsSpec, Spaces
 from intrigue.types import Transitions
@@ -108,8 +108,8 @@ def test_whitening_is_batch_norms():
     states[3, 0] = 1e3
     norm = nn.BatchNorm1d(2, affine=False).double()
     expected = norm(states.flatten(0, 1)).clamp(-5, 5).unflatten(0, (40, 2))
-    torch.testing.assert_close(whitened(states, torch.ones(40, 2, dtype=torch.bool)), expected)
-    assert whitened(states, torch.ones(40, 2, dtype=torch.bool)).max() == 5
+    torch.testing.assert_close(whiten(states, torch.ones(40, 2, dtype=torch.bool)), expected)
+    assert whiten(states, torch.ones(40, 2, dtype=torch.bool)).max() == 5
 
 
 def test_rows_that_are_no_transitions_do_not_count():

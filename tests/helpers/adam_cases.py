@@ -1,4 +1,4 @@
-"""What the Adam kernels are tried on, and what torch's own optimiser makes of the same in float64."""
+"""Cases for the Adam kernels, and the results of torch's own optimiser in float64."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from intrigue.ops.adam import MOST_TENSORS, Outlook, descend, look_ahead
-from intrigue.ops.optimizer_step import Guard
+from intrigue.ops.adam import MAX_TENSORS, AdamScalars, adam_step, precompute_scalars
+from intrigue.ops.optimizer_step import FiniteLossGuard
 from intrigue.training.stacked.modules import stack_modules
 from intrigue.training.stacked.optimizer import StackedAdam
 
@@ -37,7 +37,7 @@ class Case:
 
     @property
     def skipped(self) -> tuple[int, ...]:
-        """The steps that are not taken; their gradients are no numbers."""
+        """The steps that are not taken; their gradients are NaN."""
         return tuple(self.faults)
 
     def losses(self, time: int) -> tuple[float, ...]:
@@ -68,7 +68,7 @@ CASES = {
     "of different ages": Case([(5,), (2000,), (3,)], before=[0.0, 9.0, 4000.0]),
     "of different ages, some of them idle": Case([(5,), (9,), (7,), (3,)], before=[50.0, 9.0, 0.0, 400.0], idle=(0, 2)),
     "an empty one between": Case([(5,), (0,), (3,)]),
-    "more than one launch takes": Case([(3,)] * (MOST_TENSORS + 2), steps=2, faults={1: (1.0, 2.0, NAN)}),
+    "more than one launch takes": Case([(3,)] * (MAX_TENSORS + 2), steps=2, faults={1: (1.0, 2.0, NAN)}),
 }
 State = dict[str, list[Tensor]]
 
@@ -86,7 +86,7 @@ def begin(case: Case) -> tuple[State, list[list[Tensor]]]:
         "exp_avg": [each * (age > 0) for each, age in zip(some(), ages, strict=True)],
         "exp_avg_sq": [each.square() * (age > 0) for each, age in zip(some(), ages, strict=True)],
         "step": [torch.tensor(age) for age in ages],
-        # Between numbers that are not to be touched.
+        # Between padding that must not change.
         "refused": [torch.tensor([9.0, *([0.0] * len(case.sound)), 9.0])],
     }
     gradients = [some() for _ in range(case.steps)]
@@ -100,25 +100,25 @@ def by_kernels(case: Case, device: str) -> list[State]:
     """The state after every step."""
     state, gradients = begin(case)
     state = {name: [each.to(device) for each in several] for name, several in state.items()}
-    rate, told = torch.tensor(case.rate, device=device), []
-    outlook = Outlook.blank(len(case.shapes), torch.device(device))
+    rate, states = torch.tensor(case.rate, device=device), []
+    scalars = AdamScalars.zeros(len(case.shapes), torch.device(device))
     places = [place for place in range(len(case.shapes)) if place not in case.idle]
     for time, given in enumerate(gradients):
-        losses = {"losses": _laid_out(case, time, device), "refused": state["refused"][0][1:-1]}
-        look_ahead(outlook, state["step"], rate, betas=case.betas, **losses)
+        losses = {"losses": _laid_out(case, time, device), "nonfinite_counts": state["refused"][0][1:-1]}
+        precompute_scalars(scalars, state["step"], rate, betas=case.betas, **losses)
         several = ([each[place] for place in places] for each in (state["weight"], given, *(state[k] for k in KEPT)))
         weights, some, *kept = several
         moved = [each.to(device) for each in some]
-        descend(weights, moved, *kept, outlook, places=places, betas=case.betas, eps=case.eps)
-        told.append({name: [each.cpu().clone() for each in several] for name, several in state.items()})
-    return told
+        adam_step(weights, moved, *kept, scalars, places=places, betas=case.betas, eps=case.eps)
+        states.append({name: [each.cpu().clone() for each in several] for name, several in state.items()})
+    return states
 
 
 def _laid_out(case: Case, time: int, device: str) -> Tensor:
-    """The losses among numbers that are none of them."""
+    """The losses between padding."""
     losses = torch.tensor(case.losses(time))
-    beside = torch.full((len(losses) + 2, 2), NAN, device=device)
-    held = beside[1:-1, 0] if case.spaced else beside.view(-1)[1 : 1 + len(losses)]
+    padded = torch.full((len(losses) + 2, 2), NAN, device=device)
+    held = padded[1:-1, 0] if case.spaced else padded.view(-1)[1 : 1 + len(losses)]
     return held.copy_(losses)
 
 
@@ -126,7 +126,7 @@ def by_torch(case: Case) -> list[State]:
     """The same in float64, by torch's plain optimiser, one tensor after the other."""
     state, gradients = begin(case)
     weights = [nn.Parameter(each.double()) for each in state["weight"]]
-    told = []
+    states = []
     refused = state["refused"][0].double()
     adam = torch.optim.Adam(weights, lr=case.rate, betas=case.betas, eps=case.eps, foreach=False)
     for place, weight in enumerate(weights):
@@ -140,12 +140,12 @@ def by_torch(case: Case) -> list[State]:
             adam.step()
         moments = {name: [adam.state[weight][name].clone() for weight in weights] for name in KEPT}
         plain = {"weight": [each.detach().clone() for each in weights], "refused": [refused.clone()]}
-        told.append({**plain, **moments})
-    return told
+        states.append({**plain, **moments})
+    return states
 
 
 class Pair(nn.Module):
-    """A layer that learns, and a weight that its loss does not look at."""
+    """A layer that learns, and a weight that its loss does not use."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -164,7 +164,7 @@ def stacked_steps(seeds: int, *, capturable: bool, device: str = "cpu") -> list[
     solos = [torch.optim.Adam([each.layer.weight, each.layer.bias, each.idle], lr=0.02, eps=1e-5) for each in pairs]
     stacked = stack_modules(pairs)
     adam = StackedAdam(stacked, solos, capturable=capturable)
-    guard = Guard(adam.look, torch.device(device), seeds)
+    guard = FiniteLossGuard(adam.look, torch.device(device), seeds)
     for time in range(5):
         x = torch.randn(seeds, 8, 40, generator=torch.Generator().manual_seed(time)).to(device)
         adam.optimizer.zero_grad()
@@ -172,14 +172,14 @@ def stacked_steps(seeds: int, *, capturable: bool, device: str = "cpu") -> list[
         seen = losses.detach().clone()
         if time == 2:
             seen[-1] = INF
-        if time % 2:  # a look may come before the gradients or after them
-            guard.look(seen)
+        if time % 2:  # a check may come before the gradients or after them
+            guard.check(seen)
         losses.sum().backward()
         if not time % 2:
-            guard.look(seen)
+            guard.check(seen)
         adam.step()
-    refused = guard.refused.tolist()
-    assert guard.tripped() == [seeds - 1] and not guard.tripped(), "who it was, once"
+    refused = guard.nonfinite_counts.tolist()
+    assert guard.bad_losses() == [seeds - 1] and not guard.bad_losses(), "reported once"
     return [
         {
             "refused": torch.tensor(refused[seed]),

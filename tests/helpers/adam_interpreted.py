@@ -1,4 +1,4 @@
-"""Run as a script: the Adam kernels on a CPU, through Triton's interpreter; writes what they made of it to a file.
+"""Run as a script: the Adam kernels on a CPU, through Triton's interpreter; writes the results to a file.
 
 A process of its own, because Triton decides at import whether it interprets.
 """

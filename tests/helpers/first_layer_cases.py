@@ -1,4 +1,4 @@
-"""What the kernels of `intrigue::trunk` are tried on, and what NumPy makes of it in float64."""
+"""Cases for the kernels of `intrigue::first_layer`, and their results by NumPy in float64."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from intrigue.ops.first_layer import TRUNK
+from intrigue.ops.first_layer import FIRST_LAYER
 
 EPS = 1e-5  # of nn.LayerNorm
 NAMES = ("y", "x", "weight", "bias", "gain", "shift")
@@ -28,7 +28,7 @@ class Case(NamedTuple):
     dy: torch.Tensor
     exact: bool = True
     mapped: tuple[int | None, ...] | None = None  # axes of `given` that are mapped
-    low: bool = False  # y in bfloat16, and dy, which must be its numbers
+    low: bool = False  # y in bfloat16, and dy, whose numbers must be exact in it
 
 
 def random_case(rows, inputs, outputs, *, exact=True, seed=0, lead=()):
@@ -77,7 +77,7 @@ def computed(case, device="cpu"):
     given = [each.to(device).detach().requires_grad_() for each in case.given]
 
     def one(*each):
-        return TRUNK(*each, EPS, case.exact, case.low)
+        return FIRST_LAYER(*each, EPS, case.exact, case.low)
 
     y = one(*given) if case.mapped is None else torch.func.vmap(one, in_dims=case.mapped)(*given)
     gradients = torch.autograd.grad(y, given, case.dy.to(device, y.dtype))
@@ -85,7 +85,7 @@ def computed(case, device="cpu"):
 
 
 def by_numpy(case, mistake=""):
-    """The same in float64, of a case that is not mapped; `mistake`: what could be wrong."""
+    """The same in float64, of a case that is not mapped; `mistake`: an error to inject."""
     x, weight, bias, gain, shift = (each.numpy().astype(np.float64) for each in case.given)
     dy = case.dy.numpy().astype(np.float64)
     if mistake == "gain":

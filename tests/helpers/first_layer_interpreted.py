@@ -1,6 +1,6 @@
-"""Run as a script: the kernels of `intrigue::trunk` on a CPU, through Triton's interpreter.
+"""Run as a script: the kernels of `intrigue::first_layer` on a CPU, through Triton's interpreter.
 
-    python trunk_interpreted.py FOUND    {name: {what: tensor}} of every case, and of a module
+    python first_layer_interpreted.py FOUND    {name: {what: tensor}} of every case, and of a module
 
 A process of its own, because Triton decides at import whether it interprets.
 """
@@ -17,15 +17,15 @@ import torch
 
 from first_layer_cases import CASES, computed
 from intrigue.ops import first_layer_kernels
-from intrigue.ops.first_layer import Trunk
+from intrigue.ops.first_layer import FirstLayer
 
 
 def by_module():
-    """A module on leading axes, with and without its gradient, and the layers that it is made of."""
+    """The module on leading axes and the layers it is made of, with gradients."""
     torch.manual_seed(0)
-    trunk, x = Trunk(6, 64), torch.randn(2, 5, 6)
-    y, plain = trunk(x), torch.nn.Sequential(*trunk)(x)
-    weights = list(trunk.parameters())
+    layer, x = FirstLayer(6, 64), torch.randn(2, 5, 6)
+    y, plain = layer(x), torch.nn.Sequential(*layer)(x)
+    weights = list(layer.parameters())
     found = {"y": y.detach(), "plain y": plain.detach()}
     for name, each in (("gradient", y), ("plain gradient", plain)):
         gradients = torch.autograd.grad(each.square().sum(), weights)
@@ -35,7 +35,7 @@ def by_module():
 
 def main(file: str) -> None:
     torch.set_num_threads(1)
-    # Whether kernels are taken at all: what stands in for them gives the same numbers.
+    # Counts launches: the fallback without kernels gives the same numbers.
     spies = [
         mock.patch.object(first_layer_kernels, name, wraps=getattr(first_layer_kernels, name)).start()
         for name in ("forward", "backward")

@@ -1,11 +1,11 @@
-"""Run as a script: every Triton kernel compiled for GPUs of these kinds, none of which has to be there.
+"""Run as a script: compiles every Triton kernel for GPUs of these kinds, none of which has to be present.
 
     python kernels_compiled.py KINDS FOUND    90,86 in; as JSON out: "compiled", [{kind, case, module, kernel, shared,
                                               spilled}, …], and "refused", {kind and case: why}
 
-Our own launchers are called, with tensors on a CPU, and every launch is made a compilation. The interpreter shows that
-a kernel computes what it should; it takes much that a compiler does not. A process of its own, because Triton has one
-driver at a time.
+Calls our own launchers with CPU tensors and turns every launch into a compilation. The interpreter tests show that
+kernels compute the right values, but accept much that the compiler does not. A process of its own, because Triton has
+one driver at a time.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 
 from intrigue.nuclear import triton_path
-from intrigue.nuclear.inputs import stack_source
+from intrigue.nuclear.inputs import stack_layout
 from intrigue.ops import first_layer_kernels, output_layer_kernels, philox_kernel, tf32x3_kernel, topk_kernel
-from intrigue.ops.adam import Outlook, descend, look_ahead
+from intrigue.ops.adam import AdamScalars, adam_step, precompute_scalars
 
 BATCH = 1024  # as in URLB
 LOW = torch.bfloat16
 
 
 class Absent:
-    """A driver of a GPU that is not there: enough to compile for it, not to launch."""
+    """A driver of an absent GPU: enough to compile for it, not to launch."""
 
     def __init__(self, kind: int) -> None:
         self.kind = kind
@@ -48,7 +48,7 @@ class Absent:
         return GPUTarget("cuda", self.kind, 32)
 
 
-def trunk(width_in: int, width_out: int, *, exact: bool, low: bool) -> None:
+def first_layer(width_in: int, width_out: int, *, exact: bool, low: bool) -> None:
     x, weight, each = torch.zeros(BATCH, width_in), torch.zeros(width_out, width_in), torch.zeros(width_out)
     type_ = LOW if low else torch.float32
     first_layer_kernels.forward(x, weight, each, each, each, 1e-5, exact, type_)
@@ -56,7 +56,7 @@ def trunk(width_in: int, width_out: int, *, exact: bool, low: bool) -> None:
     first_layer_kernels.backward(dy, x, weight, each, each, each, 1e-5, exact, not exact)
 
 
-def narrow(width: int, outputs: int, *, low: bool) -> None:
+def output_layer(width: int, outputs: int, *, low: bool) -> None:
     p, weight = torch.zeros(BATCH, width, dtype=LOW if low else torch.float32), torch.zeros(outputs, width)
     output_layer_kernels.forward(p, torch.zeros(width), weight, torch.zeros(outputs))
     output_layer_kernels.backward(torch.zeros(BATCH, outputs), p, torch.zeros(width), weight, True)
@@ -64,10 +64,10 @@ def narrow(width: int, outputs: int, *, low: bool) -> None:
 
 def adam() -> None:
     several = [[torch.zeros(4097), torch.zeros(7)] for _ in range(4)]
-    steps, outlook = [torch.zeros(()), torch.zeros(())], Outlook.blank(2, torch.device("cpu"))
-    losses, refused = torch.zeros(3), torch.zeros(3)
-    look_ahead(outlook, steps, torch.tensor(1e-4), betas=(0.9, 0.999), losses=losses, refused=refused)
-    descend(*several, steps, outlook, places=[0, 1], betas=(0.9, 0.999), eps=1e-8)
+    steps, scalars = [torch.zeros(()), torch.zeros(())], AdamScalars.zeros(2, torch.device("cpu"))
+    losses, counts = torch.zeros(3), torch.zeros(3)
+    precompute_scalars(scalars, steps, torch.tensor(1e-4), betas=(0.9, 0.999), losses=losses, nonfinite_counts=counts)
+    adam_step(*several, steps, scalars, places=[0, 1], betas=(0.9, 0.999), eps=1e-8)
 
 
 def split() -> None:
@@ -75,30 +75,30 @@ def split() -> None:
     tf32x3_kernel.split(rows, rows, torch.zeros(BATCH))
 
 
-def dice() -> None:
+def philox() -> None:
     states = torch.zeros(1, 2, dtype=torch.int64)
-    philox_kernel.roll(states, torch.zeros(1, BATCH, 6), True)
-    philox_kernel.roll(states, torch.zeros(1, BATCH, dtype=torch.float64), False)
+    philox_kernel.draw(states, torch.zeros(1, BATCH, 6), True)
+    philox_kernel.draw(states, torch.zeros(1, BATCH, dtype=torch.float64), False)
 
 
 def nuclear(*shape: int, center: str = "none") -> None:
-    triton_path.norms(stack_source(torch.zeros(shape)), "ratio", center)
+    triton_path.triton_values(stack_layout(torch.zeros(shape)), "ratio", center)
 
 
-# Sizes of URLB's networks, of the widest that kernels take, which need most of a GPU, and others that take fewer warps.
+# Sizes of URLB's networks, the widest supported, which need most of a GPU, and others that use fewer warps.
 CASES = {
-    "trunk 30 to 1024": lambda: trunk(30, 1024, exact=False, low=True),
-    "trunk 128 to 1024": lambda: trunk(128, 1024, exact=False, low=False),
-    "trunk 24 to 512, exact": lambda: trunk(24, 512, exact=True, low=False),
-    "trunk 1 to 32": lambda: trunk(1, 32, exact=True, low=False),
-    "narrow 1024 to 1": lambda: narrow(1024, 1, low=True),
-    "narrow 1024 to 15": lambda: narrow(1024, 15, low=True),
-    "narrow 256 to 15": lambda: narrow(256, 15, low=False),
-    "narrow 128 to 6": lambda: narrow(128, 6, low=True),
-    "narrow 32 to 6": lambda: narrow(32, 6, low=False),
-    "smallest 12 of 1024": lambda: topk_kernel.smallest(torch.zeros(4, BATCH), 12),
+    "first layer 30 to 1024": lambda: first_layer(30, 1024, exact=False, low=True),
+    "first layer 128 to 1024": lambda: first_layer(128, 1024, exact=False, low=False),
+    "first layer 24 to 512, exact": lambda: first_layer(24, 512, exact=True, low=False),
+    "first layer 1 to 32": lambda: first_layer(1, 32, exact=True, low=False),
+    "output layer 1024 to 1": lambda: output_layer(1024, 1, low=True),
+    "output layer 1024 to 15": lambda: output_layer(1024, 15, low=True),
+    "output layer 256 to 15": lambda: output_layer(256, 15, low=False),
+    "output layer 128 to 6": lambda: output_layer(128, 6, low=True),
+    "output layer 32 to 6": lambda: output_layer(32, 6, low=False),
+    "bottom 12 of 1024": lambda: topk_kernel.bottom_k(torch.zeros(4, BATCH), 12),
     "split": split,
-    "dice": dice,
+    "philox": philox,
     "adam": adam,
     "nuclear 5 x 512": lambda: nuclear(BATCH, 5, 512),
     "nuclear 12 x 512": lambda: nuclear(BATCH, 12, 512, center="first"),
@@ -107,7 +107,7 @@ CASES = {
 
 
 def spilled(kernel, kind: int) -> int:
-    """Bytes a lane that did not fit into registers, as NVIDIA's assembler tells them."""
+    """Bytes per lane that did not fit into registers, as reported by NVIDIA's assembler."""
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder, "kernel.ptx")
         source.write_text(kernel.asm["ptx"])
@@ -137,7 +137,7 @@ def main(kinds: str, file: str) -> None:
                 at.update(kind=kind, case=case)
                 try:
                     launch()
-                except Exception as error:  # of the compiler, which has many; the other cases are wanted too
+                except Exception as error:  # any compiler error; the other cases still run
                     refused[f"{kind} {case}"] = f"{type(error).__name__}: {error}"
     Path(file).write_text(json.dumps({"compiled": found, "refused": refused}))
 

@@ -1,4 +1,4 @@
-"""What the kernels of `intrigue::narrow` are tried on, and what plain layers of float64 make of it."""
+"""Cases for the kernels of `intrigue::output_layer`, and their results by plain layers in float64."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import torch
 
-from intrigue.ops.output_layer import NARROW
+from intrigue.ops.output_layer import OUTPUT_LAYER
 
 NAMES = ("y", "p", "bias", "weight", "last")
 SIZES = [(1, 32, 1), (1, 1024, 6), (7, 64, 15), (8, 512, 9), (64, 128, 1), (65, 256, 12), (130, 1024, 6), (200, 32, 2)]
@@ -66,11 +66,11 @@ def found_by(function, case, given):
 
 def computed(case, device="cpu"):
     """y and the gradients of Σ y·dy, by the operator."""
-    return found_by(NARROW, case, [each.to(device).detach().requires_grad_() for each in case.given])
+    return found_by(OUTPUT_LAYER, case, [each.to(device).detach().requires_grad_() for each in case.given])
 
 
 def plainly(p, bias, weight, last):
-    """The layers that the operator stands for."""
+    """The layers that the operator replaces."""
     return (p + bias.unsqueeze(-2)).relu() @ weight.mT + last.unsqueeze(-2)
 
 

@@ -1,6 +1,6 @@
 """Run as a script: the kernel of `intrigue.ops.philox` on a CPU, through Triton's interpreter.
 
-    python dice_interpreted.py GIVEN FOUND    {name: (states, shape, normal)} in, {name: (numbers, states after)} out
+    python philox_interpreted.py GIVEN FOUND    {name: (states, shape, normal)} in, {name: (numbers, states after)} out
 
 A process of its own, because Triton decides at import whether it interprets.
 """
@@ -14,14 +14,14 @@ os.environ["TRITON_INTERPRET"] = "1"
 
 import torch
 
-from intrigue.ops.philox_kernel import roll
+from intrigue.ops.philox_kernel import draw
 
 
 def main() -> None:
     found = {}
     for name, (states, shape, normal) in torch.load(sys.argv[1]).items():
         out = torch.full((len(states), *shape), torch.nan, dtype=torch.float32 if normal else torch.float64)
-        roll(states, out, normal)
+        draw(states, out, normal)
         found[name] = (out, states)
     torch.save(found, sys.argv[2])
 

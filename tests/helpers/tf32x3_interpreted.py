@@ -1,6 +1,6 @@
-"""Run as a script: the kernel of `intrigue::expanded` on a CPU, through Triton's interpreter.
+"""Run as a script: the kernel of `intrigue::pairwise_scores` on a CPU, through Triton's interpreter.
 
-    python expansion_interpreted.py GIVEN FOUND    {name: (query, memory, norms)} in, {name: what is found} out
+    python tf32x3_interpreted.py GIVEN FOUND    {name: (query, memory, norms)} in, {name: what is found} out
 
 A process of its own, because Triton decides at import whether it interprets.
 """
@@ -19,10 +19,10 @@ from intrigue.ops import tf32x3
 
 def main() -> None:
     torch.set_num_threads(1)
-    tf32x3.LEAST = 1
+    tf32x3.MIN_SIZE = 1
     given = torch.load(sys.argv[1])
-    assert all(tf32x3.takes_kernel(query, memory) for query, memory, _ in given.values())
-    torch.save({name: tf32x3.expanded(*each) for name, each in given.items()}, sys.argv[2])
+    assert all(tf32x3.uses_kernel(query, memory) for query, memory, _ in given.values())
+    torch.save({name: tf32x3.pairwise_scores(*each) for name, each in given.items()}, sys.argv[2])
 
 
 if __name__ == "__main__":

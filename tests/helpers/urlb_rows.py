@@ -6,19 +6,20 @@ import numpy as np
 
 from intrigue.scores.normalized import EXPERTS
 from intrigue.scores.urlb_published import TASKS_12
-from intrigue.studies.common.arm_names import Name
+from intrigue.studies.common.arm_names import ArmName
+from intrigue.studies.common.run_records import LearningCurve
 from intrigue.studies.registry import STUDIES
 from intrigue.studies.urlb.methods import METHODS
-from intrigue.studies.urlb.results import tuned_results
-from intrigue.studies.urlb.runs import Tuning
+from intrigue.studies.urlb.results import compare_finetunings
 
 
 def tuning(task, method, share, seed=0, snapshot=2_000_000, frames=100_000, changes="", preset=None):
     """A run whose two evaluations give half of its last score and that score, a share of the expert's."""
-    name = Name(preset or METHODS[method].preset, changes)
+    name = ArmName(preset or METHODS[method].preset, changes)
     last = share * EXPERTS[task]
     marks = np.array([frames / 2, frames])
-    return Tuning(task, name, seed, 0 if method == "scratch" else snapshot, marks, np.array([last / 2, last]))
+    returns = np.array([last / 2, last])
+    return LearningCurve(task, name, seed, marks, returns, 0 if method == "scratch" else snapshot)
 
 
 def world(values, tasks=TASKS_12, seeds=2, **changes):
@@ -32,4 +33,4 @@ def world(values, tasks=TASKS_12, seeds=2, **changes):
 
 
 def judge(study, runs):
-    return STUDIES.get(study).cls().judge(tuned_results(runs))
+    return STUDIES.get(study).cls().judge(compare_finetunings(runs))

@@ -30,14 +30,14 @@ class Mutant(NamedTuple):
 MUTANTS = {
     "what a run multiplies in stays with the process": Mutant(
         "run/loop.py",
-        '        stack.callback(use_products, "float32")',
-        '        stack.callback(use_products, cfg.run.products)',
+        '        stack.callback(set_matmul_dtype, "float32")',
+        '        stack.callback(set_matmul_dtype, cfg.run.products)',
         "tests/faults/test_urlb_resume.py::test_products_of_bfloat16_are_taken_up_to_the_same_digest",
     ),
     "a resumed run multiplies in float32": Mutant(
         "run/loop.py",
-        "        use_products(cfg.run.products)\n",
-        '        use_products(cfg.run.products if runs[0].step == 0 else "float32")\n',
+        "        set_matmul_dtype(cfg.run.products)\n",
+        '        set_matmul_dtype(cfg.run.products if runs[0].step == 0 else "float32")\n',
         "tests/faults/test_urlb_resume.py::test_products_of_bfloat16_are_taken_up_to_the_same_digest",
     ),
     "a trunk says that it needs half of its memory": Mutant(
@@ -106,8 +106,8 @@ MUTANTS = {
         "tests/unit/test_rng.py",
     ),
     "environments ignore their seed": Mutant(
-        "envs/pool/local.py", "seed = derive_seed(self._seed, *purpose, self._share[i])",
-        "seed = derive_seed(0, *purpose, self._share[i])", "tests/contract/test_env_contract.py",
+        "envs/pool/local.py", "seed = derive_seed(self._seed, *purpose, index)",
+        "seed = derive_seed(0, *purpose, index)", "tests/contract/test_env_contract.py",
     ),
     "the optimiser is not saved": Mutant(
         "agents/ppo.py", '        load_optimizer_state(self._step.optimizer, state["optimizer"])\n', "",
@@ -153,11 +153,12 @@ MUTANTS = {
         "if self.draws[place] != asked:", "if False:", "tests/unit/training/stacked/test_random.py",
     ),
     "members that share rows are scored in each other's place": Mutant(
-        "ops/matmul.py", "return found.movedim(-2, 0)", "return found.movedim(-2, 0).flip(0)",
+        "ops/matmul.py", "return scores.movedim(-2, 0)", "return scores.movedim(-2, 0).flip(0)",
         "tests/unit/ops/test_ensemble_linear.py",
     ),
     "a part of a product has the wrong sign": Mutant(
-        "ops/matmul.py", "expanded(-rows / 2, asked, offset)", "expanded(rows / 2, asked, offset)",
+        "ops/matmul.py",
+        "pairwise_scores(-rows / 2, weight_rows, offset)", "pairwise_scores(rows / 2, weight_rows, offset)",
         "tests/unit/ops/test_ensemble_linear.py",
     ),
     "dice are put down where they were taken up": Mutant(
@@ -176,7 +177,8 @@ MUTANTS = {
         "tests/unit/ops/test_output_layer.py",
     ),
     "a wide layer's bias is left out before a narrow one": Mutant(
-        "ops/output_layer.py", "rows).flatten(0, -2), wide.bias, narrow", "rows).flatten(0, -2), 0 * wide.bias, narrow",
+        "ops/output_layer.py",
+        "OUTPUT_LAYER(product, hidden.bias, output", "OUTPUT_LAYER(product, 0 * hidden.bias, output",
         "tests/unit/ops/test_output_layer.py",
     ),
     "a step that is not finite is taken": Mutant(
@@ -192,7 +194,7 @@ MUTANTS = {
         "tests/unit/ops/test_adam.py",
     ),
     "a kernel takes another weight's correction": Mutant(
-        "ops/adam_kernels.py", "2 * chosen(PLACES, place)", "2 * place", "tests/unit/ops/test_adam.py",
+        "ops/adam_kernels.py", "2 * select(PLACES, place)", "2 * place", "tests/unit/ops/test_adam.py",
     ),
     "TensorBoard hides the row a run goes on from": Mutant(
         "run/logging/trackers.py", "purged = step + 1 if", "purged = step if",

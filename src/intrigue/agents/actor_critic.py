@@ -1,10 +1,10 @@
 """Policy and values over observations and skills: the networks of PPO, and how their input is scaled.
 
-    vectors        two tanh layers, policy and values apart
+    vectors        two tanh layers, separate for policy and values
     nature         pixels: the Nature trunk with ReLU, orthogonal weights, policy and values on one body
     dis            pixels: Disagreement's trunk (512, linear), then 512 ReLU, 512 ReLU; normc dense weights
 
-A skill joins a vector at the input, an image where the image has become features.
+A skill is concatenated to a vector observation, or to the features of an image.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ class ActorCritic(nn.Module):
 
     def forward(self, obs: Tensor, skill: Tensor) -> tuple[Tensor, Tensor]:
         """Observations (B, *obs) and skills (B, K) to the head's parameters (B, P) and values (B, H)."""
-        seen = self._input(obs)
-        features = self._features(self.policy_body, seen, skill)
-        value_features = features if self.pixels else self._features(self.value_body, seen, skill)
+        inputs = self._input(obs)
+        features = self._features(self.policy_body, inputs, skill)
+        value_features = features if self.pixels else self._features(self.value_body, inputs, skill)
         return self.head(features), self.value_head(value_features)
 
     def value(self, obs: Tensor, skill: Tensor) -> Tensor:
@@ -72,10 +72,10 @@ class ActorCritic(nn.Module):
         value: Tensor = self.value_head(self._features(self.value_body, self._input(obs), skill))
         return value
 
-    def _features(self, body: nn.Module, seen: Tensor, skill: Tensor) -> Tensor:
+    def _features(self, body: nn.Module, inputs: Tensor, skill: Tensor) -> Tensor:
         if self.pixels:
-            return torch.cat([body(seen), skill], -1)
-        features: Tensor = body(torch.cat([seen, skill], -1))
+            return torch.cat([body(inputs), skill], -1)
+        features: Tensor = body(torch.cat([inputs, skill], -1))
         return features
 
     def _input(self, obs: Tensor) -> Tensor:

@@ -39,8 +39,8 @@ from intrigue.agents.ddpg_networks import Actor, TwinCritic
 from intrigue.agents.registry import register_agent
 from intrigue.fields import Discount, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveFraction, PositiveInt
 from intrigue.nn.networks import freeze
-from intrigue.ops.execution import LossStep, Mode
-from intrigue.ops.optimizer_step import load_optimizer_state, optimizer_state
+from intrigue.ops.execution import Mode
+from intrigue.ops.optimizer_step import LossStep, load_optimizer_state, optimizer_state
 from intrigue.replay.plan import ReplayPlan
 from intrigue.rng import Draws, normal
 from intrigue.spaces import Spaces
@@ -164,7 +164,7 @@ class DDPG(ReplayAgent):
                 network.parameters(),
                 learning_rate=cfg.learning_rate,
                 eps=cfg.adam_eps,
-                refusal=REFUSAL,
+                error_text=REFUSAL,
                 mode=mode,
                 fused=True,  # on a CPU Adam's many passes over three million weights take as long as two of the layers
             )
@@ -334,4 +334,4 @@ class DDPG(ReplayAgent):
         self.load_state_dict(state["modules"])
         for step, name in ((self.actor_step, "actor_optimizer"), (self.critic_step, "critic_optimizer")):
             load_optimizer_state(step.optimizer, state[name])
-            step.exchanged()
+            step.invalidate_graph()

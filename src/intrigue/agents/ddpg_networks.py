@@ -14,10 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from intrigue.nn.networks import init_orthogonal, mlp
-from intrigue.ops.first_layer import Trunk
+from intrigue.ops.first_layer import FirstLayer
 from intrigue.ops.matmul import EnsembleLinear
-from intrigue.ops.output_layer import members_wide_then_narrow, wide_then_narrow
-from intrigue.ops.precision import takes_bfloat16
+from intrigue.ops.output_layer import ensemble_hidden_then_output, hidden_then_output
+from intrigue.ops.precision import uses_bfloat16
 
 
 class Actor(nn.Module):
@@ -25,14 +25,14 @@ class Actor(nn.Module):
 
     def __init__(self, state: int, action: int, hidden: int) -> None:
         super().__init__()
-        self.trunk = Trunk(state, hidden)
+        self.trunk = FirstLayer(state, hidden)
         self.policy = _head(hidden, action)
         init_orthogonal(self, 1.0)
 
     def forward(self, obs: Tensor, skill: Tensor) -> Tensor:
         """(B, S), (B, K) -> (B, A)."""
-        seen = self.trunk(torch.cat([obs, skill], -1), low=takes_bfloat16())
-        return wide_then_narrow(self.policy[0], self.policy[2], seen).tanh()
+        seen = self.trunk(torch.cat([obs, skill], -1), bfloat16=uses_bfloat16())
+        return hidden_then_output(self.policy[0], self.policy[2], seen).tanh()
 
 
 class TwinCritic(nn.Module):
@@ -41,7 +41,7 @@ class TwinCritic(nn.Module):
     def __init__(self, state: int, action: int, hidden: int, successor: int = 0) -> None:
         super().__init__()
         self.successor = successor
-        self.trunk = Trunk(state + action, hidden)
+        self.trunk = FirstLayer(state + action, hidden)
         # Both heads in one product each: half as many to start, and a GPU is better filled.
         self.hidden, self.out = EnsembleLinear(2, hidden, hidden), EnsembleLinear(2, hidden, successor or 1)
         init_orthogonal(self.trunk, 1.0)
@@ -52,8 +52,8 @@ class TwinCritic(nn.Module):
 
     def forward(self, obs: Tensor, skill: Tensor, action: Tensor) -> Tensor:
         """(B, S), (B, K), (B, A) -> (2, B)."""
-        seen = self.trunk(torch.cat([obs, skill, action], -1), low=takes_bfloat16())
-        both = members_wide_then_narrow(self.hidden, self.out, seen)  # (2, B, 1 or K)
+        seen = self.trunk(torch.cat([obs, skill, action], -1), bfloat16=uses_bfloat16())
+        both = ensemble_hidden_then_output(self.hidden, self.out, seen)  # (2, B, 1 or K)
         return (both * skill).sum(-1) if self.successor else both.squeeze(-1)
 
 

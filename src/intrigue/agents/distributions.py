@@ -1,7 +1,7 @@
-"""Action distributions that draw from a generator they are handed (torch.distributions takes none).
+"""Action distributions that sample with a given generator (torch.distributions accepts none).
 
-Continuous actions are Gaussian in units where the bounds are −1 and 1; the sample is kept for the likelihood ratio, the
-action handed to the environment is that sample moved into the bounds and clipped there.
+Continuous actions are Gaussian in units where the bounds are −1 and 1. The sample is kept for the likelihood ratio; the
+environment's action is the sample scaled to the bounds and clipped.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from intrigue.spaces import ActionSpec
 
 
 class ActionHead(nn.Module):
-    """A policy's last layer and the distribution it parametrises."""
+    """The last layer of a policy and the distribution it parametrises."""
 
     low: Tensor
     high: Tensor
@@ -32,7 +32,7 @@ class ActionHead(nn.Module):
         self.register_buffer("high", torch.tensor(spec.high), persistent=False)
 
     def forward(self, features: Tensor) -> Tensor:
-        """(B, width) -> (B, parameters): log-probabilities of classes part after part, or means."""
+        """(B, width) -> (B, parameters): log-probabilities of the classes of each part in turn, or means."""
         out: Tensor = self.layer(features)
         if self.spec.kind == "continuous":
             return out
@@ -56,13 +56,13 @@ class ActionHead(nn.Module):
         return torch.stack(parts, -1)
 
     def action(self, sample: Tensor) -> Tensor:
-        """The sample as the environment takes it, inside the bounds."""
+        """The action for the environment, inside the bounds."""
         if self.spec.kind != "continuous":
             return sample
         bounded = torch.isfinite(self.low) & torch.isfinite(self.high)
-        middle = torch.where(bounded, (self.low + self.high) / 2, 0.0)
-        half = torch.where(bounded, (self.high - self.low) / 2, 1.0)
-        return torch.minimum(torch.maximum(middle + half * sample, self.low), self.high)
+        center = torch.where(bounded, (self.low + self.high) / 2, 0.0)
+        half_range = torch.where(bounded, (self.high - self.low) / 2, 1.0)
+        return torch.minimum(torch.maximum(center + half_range * sample, self.low), self.high)
 
     def log_prob(self, parameters: Tensor, sample: Tensor) -> Tensor:
         """Log-likelihood of samples, (B,)."""

@@ -8,7 +8,7 @@ uniform with chance ε, which falls from `epsilon_start` to `epsilon_end`. w = 1
 (Schaul et al. 2016), then their importance weights.
 
 Every transition of a window has its own bonus: r_j is the reward handed to `update`, scored with the models as they are
-when the window is drawn. A truncated episode still looks at the value of the state it was cut off in.
+when the window is drawn. A truncated episode bootstraps from the value of its last successor.
 
 Sources: Mnih et al. 2015 is doi:10.1038/nature14236, extended data table 1; van Hasselt et al. 2016 arXiv:1509.06461;
 Schaul et al. 2016 arXiv:1511.05952; Wang et al. 2016 arXiv:1511.06581; Rainbow is Hessel et al. 2018,
@@ -33,13 +33,13 @@ from intrigue.agents.base import ReplayAgent
 from intrigue.agents.registry import register_agent
 from intrigue.fields import Discount, Fraction, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 from intrigue.nn.networks import ConvTrunk, freeze, init_orthogonal, mlp
-from intrigue.ops.optimizer_step import descend, load_optimizer_state, optimizer_state
+from intrigue.ops.optimizer_step import backward_and_step, load_optimizer_state, optimizer_state
 from intrigue.replay.plan import ReplayPlan
 from intrigue.spaces import Spaces
 from intrigue.state import State
 from intrigue.types import Acted, Extras, Metrics, Stream, Transitions
 
-REFUSAL = (
+LOSS_NOT_FINITE = (
     "DQN's loss is not finite; its optimiser was not stepped. Lower --agent.learning-rate, or look at the rewards."
 )
 
@@ -81,7 +81,7 @@ class DQNConfig:
 @register_agent("dqn", config=DQNConfig)
 @final
 class DQN(ReplayAgent):
-    """The value of every action, and mostly the best of them."""
+    """Q-learning with ε-greedy actions."""
 
     feed = "replay"
     takes_skills = True
@@ -102,7 +102,7 @@ class DQN(ReplayAgent):
 
     @classmethod
     def plan_of(cls, cfg: DQNConfig) -> ReplayPlan:
-        """What these settings ask of a replay."""
+        """The replay plan of these settings."""
         return ReplayPlan(
             capacity=cfg.capacity,
             batch=cfg.batch,
@@ -118,37 +118,37 @@ class DQN(ReplayAgent):
 
     @classmethod
     def refusal(cls, cfg: DQNConfig, spaces: Spaces) -> str | None:
-        """DQN compares the values of single actions."""
+        """DQN needs one discrete action."""
         if spaces.action.kind == "discrete":
             return None
         return f"{spaces.action.kind} actions cannot be compared one by one. Use --agent ppo."
 
     @torch.no_grad()
     def act(self, obs: Tensor, skill: Tensor, *, explore: bool, rng: Generator) -> Acted:
-        """The best action, or with chance ε any."""
+        """The best action, or with probability ε a uniform one."""
         value = self.online(obs, skill)
         best = value.argmax(-1)
         if not explore:
             return Acted(best, {})
         chance = torch.rand(len(best), generator=rng, device=rng.device, dtype=torch.float64)
-        anything = torch.randint(value.shape[-1], best.shape, generator=rng, device=rng.device)
-        return Acted(torch.where(chance < self.epsilon, anything, best), {})
+        random_action = torch.randint(value.shape[-1], best.shape, generator=rng, device=rng.device)
+        return Acted(torch.where(chance < self.epsilon, random_action, best), {})
 
     def update(
         self, batch: Transitions, streams: Sequence[Stream], extras: Extras, *, rng: Generator, step: int
     ) -> Metrics:
-        """One step down the loss of the windows (n, B) and the rewards given for them."""
+        """One gradient step on windows (n, B) and their rewards."""
         (stream,) = streams
-        target, counts = self.targets(batch, stream.weight * stream.reward)
+        target, valid = self.targets(batch, stream.weight * stream.reward)
         value = self.online(batch.obs[0], batch.skill[0])
         chosen = value.gather(-1, batch.action[0].unsqueeze(-1)).squeeze(-1)
-        error = (chosen - target) * counts  # (B,)
+        error = (chosen - target) * valid  # (B,)
         weight = extras.get("weight", torch.ones_like(error))
         each = functional.huber_loss(error, torch.zeros_like(error), reduction="none")
-        loss = (weight * each).sum() / counts.sum().clamp_min(1)
-        descend(self.optimizer, loss, REFUSAL, self.cfg.max_grad_norm)
+        loss = (weight * each).sum() / valid.sum().clamp_min(1)
+        backward_and_step(self.optimizer, loss, LOSS_NOT_FINITE, self.cfg.max_grad_norm)
         self.errors = error.detach()
-        self._move_on(step)
+        self._update_schedules(step)
         return {
             "losses/td_loss": float(loss.detach()),
             "losses/q_values": float(chosen.detach().mean()),
@@ -157,26 +157,26 @@ class DQN(ReplayAgent):
 
     @torch.no_grad()
     def targets(self, batch: Transitions, reward: Tensor) -> tuple[Tensor, Tensor]:
-        """y of each window (B,), and whether the window is one at all (B,)."""
-        counts = batch.valid.clone()  # (n, B): the transitions before the first end
-        for t in range(1, len(counts)):
-            counts[t] &= counts[t - 1] & ~batch.ended[t - 1]
-        taken = counts.sum(0)  # (B,)
-        power = self.cfg.discount ** torch.arange(len(counts) + 1, device=reward.device, dtype=reward.dtype)
-        gained = (power[:-1, None] * reward * counts).sum(0)
-        last = (taken - 1).clamp_min(0)
+        """y of each window (B,), and whether its first transition is valid (B,)."""
+        valid = batch.valid.clone()  # (n, B): the transitions before the first end
+        for t in range(1, len(valid)):
+            valid[t] &= valid[t - 1] & ~batch.ended[t - 1]
+        num_steps = valid.sum(0)  # (B,)
+        power = self.cfg.discount ** torch.arange(len(valid) + 1, device=reward.device, dtype=reward.dtype)
+        reward_sum = (power[:-1, None] * reward * valid).sum(0)
+        last = (num_steps - 1).clamp_min(0)
         columns = torch.arange(len(last), device=last.device)
-        value = self._best(batch.next_obs[last, columns], batch.skill[last, columns])
-        ahead = power[taken] * value * ~batch.terminated[last, columns]
-        return gained + ahead, counts[0]
+        value = self._best_next_value(batch.next_obs[last, columns], batch.skill[last, columns])
+        bootstrap = power[num_steps] * value * ~batch.terminated[last, columns]
+        return reward_sum + bootstrap, valid[0]
 
-    def _best(self, obs: Tensor, skill: Tensor) -> Tensor:
+    def _best_next_value(self, obs: Tensor, skill: Tensor) -> Tensor:
         value: Tensor = self.target(obs, skill)
         chooser = self.online(obs, skill) if self.cfg.double else value
         return value.gather(-1, chooser.argmax(-1, keepdim=True)).squeeze(-1)
 
-    def _move_on(self, step: int) -> None:
-        """ε and the target network as they are from this step of the run on."""
+    def _update_schedules(self, step: int) -> None:
+        """Update ε, and the target network when a copy is due."""
         cfg = self.cfg
         done = min(1.0, step / cfg.epsilon_steps)
         self.epsilon.fill_(cfg.epsilon_start + done * (cfg.epsilon_end - cfg.epsilon_start))
@@ -185,11 +185,11 @@ class DQN(ReplayAgent):
             self.target.load_state_dict(self.online.state_dict())
 
     def settle(self) -> None:
-        """Play with the ε a run ends with, however far this one is: at its beginning ε is 1, and no value is heeded."""
+        """Play with the final ε, however far the run is: at its start ε is 1."""
         self.epsilon.clamp_(max=self.cfg.epsilon_end)
 
     def train_state(self) -> State:
-        """Both networks, ε, the optimiser, and how many copies were due."""
+        """Both networks, ε, the optimiser, and how many target copies were made."""
         return {
             "modules": {name: value.detach().clone() for name, value in self.state_dict().items()},
             "optimizer": optimizer_state(self.optimizer),
@@ -197,7 +197,7 @@ class DQN(ReplayAgent):
         }
 
     def load_train_state(self, state: State) -> None:
-        """Put back what `train_state` gave."""
+        """Restore what `train_state` returned."""
         self.load_state_dict(state["modules"])
         load_optimizer_state(self.optimizer, state["optimizer"])
         self._copies = int(state["copies"])
@@ -212,7 +212,7 @@ class QNetwork(nn.Module):
         self.body: nn.Module
         if self.pixels:
             self.body = nn.Sequential(ConvTrunk(spaces.obs.shape, features, "nature"), nn.ReLU())
-            width = features + spaces.skill  # a skill joins an image where the image has become features
+            width = features + spaces.skill  # a skill is concatenated to the features of an image
         else:
             sizes = (spaces.obs.size + spaces.skill, hidden, hidden)
             self.body = nn.Sequential(init_orthogonal(mlp(sizes, nn.ReLU), math.sqrt(2)), nn.ReLU())

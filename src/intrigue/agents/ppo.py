@@ -4,13 +4,13 @@
     L = −E[min(ρ A, clip(ρ, 1−ε, 1+ε) A)] + c_v Σ_h ½(V_h(s) − R_h)² − c_e H(π(·|s))
     A = Σ_h w_h A_h,   A_h: generalised advantage of stream h,   R_h = A_h + V_h(s)
 
-Streams: "total" alone, or "extrinsic" and "intrinsic", each with its own discount and its own view of episode ends
-(RND, arXiv:1810.12894, section 2.3). `ignore_done` is the infinite horizon of large-scale curiosity: returns flow on
-through resets.
+Streams: "total" alone, or "extrinsic" and "intrinsic", each with its own discount and treatment of episode ends
+(RND, arXiv:1810.12894, section 2.3). `ignore_done` is the infinite horizon of large-scale curiosity: returns continue
+across resets.
 
-Skills: V(s, z) is the value of keeping z, as in URLB, whose critic sees one skill at both ends of a transition. Where a
-new skill begins, the chain is cut as by a time limit and the value of the old skill stands for what would have come;
-`ignore_done` flows on through skills as through resets.
+Skills: V(s, z) is the value of keeping z, as in URLB, whose critic reads one skill at both ends of a transition. A
+change of skill truncates, as a time limit does: returns bootstrap from the value under the old skill. With
+`ignore_done` they continue across changes of skill as across resets.
 
 Differs from the paper: advantages are normalised over the rollout, minibatches are whole environments, both as in the
 Disagreement code; no value clipping.
@@ -38,14 +38,14 @@ from intrigue.fields import (
     PositiveInt,
 )
 from intrigue.nn.returns import gae
-from intrigue.ops.execution import Captured, LossStep, Mode, captures
-from intrigue.ops.optimizer_step import load_optimizer_state, optimizer_state
+from intrigue.ops.execution import CudaGraph, Mode, uses_cuda_graph
+from intrigue.ops.optimizer_step import LossStep, load_optimizer_state, optimizer_state
 from intrigue.ops.precision import fast_float32
 from intrigue.spaces import Spaces
 from intrigue.state import State
 from intrigue.types import Acted, Extras, Metrics, Stream, Transitions
 
-REFUSAL = (
+LOSS_NOT_FINITE = (
     "PPO's loss is not finite; its optimiser was not stepped. Lower --agent.learning-rate, set "
     "--agent.normalize-obs true, or look at the rewards."
 )
@@ -110,41 +110,43 @@ class PPO(Agent):
             log_std=cfg.log_std,
             input_norm=cfg.obs_norm if cfg.normalize_obs else "none",
         )
-        self._captured: dict[int, Captured] = {}
+        self._act_graphs: dict[int, CudaGraph] = {}
         self.execute("plain")
 
     def execute(self, mode: Mode) -> None:
-        """Steps of the optimiser, and on a GPU also acting, run as `mode` says."""
+        """Run optimiser steps, and on a GPU also acting, in this execution mode."""
         self.mode: Mode = mode
         self._step = LossStep(
             self._loss_of,
             self.parameters(),
             learning_rate=self.cfg.learning_rate,
             eps=self.cfg.adam_eps,
-            refusal=REFUSAL,
+            error_text=LOSS_NOT_FINITE,
             mode=mode,
             max_grad_norm=self.cfg.max_grad_norm,
             fused=self.nets.pixels,
         )
 
     def warm_up(self, obs: Tensor) -> None:
-        """Let observations of the random steps before training into the moments of the input."""
+        """Update the input moments with observations of the random steps before training."""
         if self.cfg.normalize_obs:
             self.nets.obs_moments.observe(obs)
 
     def act(self, obs: Tensor, skill: Tensor, *, explore: bool, rng: Generator) -> Acted:
         """Sampled (or most likely) actions, with their log-probabilities and the state's values."""
-        if captures(self.mode, obs.device) and explore:
-            if id(rng) not in self._captured:
-                self._captured[id(rng)] = Captured(lambda obs, skill: self._decide(obs, skill, True, rng), (rng,))
-            decided = tuple(each.clone() for each in self._captured[id(rng)](obs, skill))
+        if uses_cuda_graph(self.mode, obs.device) and explore:
+            if id(rng) not in self._act_graphs:
+                self._act_graphs[id(rng)] = CudaGraph(
+                    lambda obs, skill: self._sample_action(obs, skill, True, rng), (rng,)
+                )
+            outputs = tuple(each.clone() for each in self._act_graphs[id(rng)](obs, skill))
         else:
-            decided = self._decide(obs, skill, explore, rng)
-        action, sample, log_prob, value = decided
+            outputs = self._sample_action(obs, skill, explore, rng)
+        action, sample, log_prob, value = outputs
         return Acted(action, {"sample": sample, "log_prob": log_prob, "value": value})
 
     @torch.no_grad()
-    def _decide(self, obs: Tensor, skill: Tensor, explore: bool, rng: Generator) -> tuple[Tensor, ...]:
+    def _sample_action(self, obs: Tensor, skill: Tensor, explore: bool, rng: Generator) -> tuple[Tensor, ...]:
         head = self.nets.head
         with fast_float32():
             parameters, value = self.nets(obs, skill)
@@ -158,20 +160,20 @@ class PPO(Agent):
         rate = self._learning_rate(step)
         self._step.set_learning_rate(rate)
         advantage, target = self.advantages(batch, streams, extras)
-        # On a CPU convolutions want channels last; moved there once, they need not be moved in every minibatch.
-        last = self.nets.pixels and batch.obs.device.type == "cpu"
-        obs = batch.obs.movedim(2, -1).contiguous() if last else batch.obs
-        seen = (obs, batch.skill, extras["sample"], extras["log_prob"], advantage, target)
-        whole = bool(batch.valid.all())
+        # Convolutions on a CPU need channels-last input; converted once here, not in every minibatch.
+        channels_last = self.nets.pixels and batch.obs.device.type == "cpu"
+        obs = batch.obs.movedim(2, -1).contiguous() if channels_last else batch.obs
+        fields = (obs, batch.skill, extras["sample"], extras["log_prob"], advantage, target)
+        all_valid = bool(batch.valid.all())
         parts = []
         for _ in range(self.cfg.epochs):
             order = torch.randperm(batch.reward.shape[1], generator=rng, device=rng.device)
             for envs in order.tensor_split(self.cfg.minibatches):
-                if not whole and not bool(batch.valid[:, envs].any()):
-                    continue  # environments that only have been reset teach nothing
-                chosen = [each.index_select(1, envs) for each in seen]  # (T, n, ...)
-                taken = [each.flatten(0, 1) if whole else each[batch.valid[:, envs]] for each in chosen]
-                parts.append(self._step(taken[0].movedim(-1, 1) if last else taken[0], *taken[1:]))
+                if not all_valid and not bool(batch.valid[:, envs].any()):
+                    continue  # no transition of these environments is valid
+                chosen = [each.index_select(1, envs) for each in fields]  # (T, n, ...)
+                taken = [each.flatten(0, 1) if all_valid else each[batch.valid[:, envs]] for each in chosen]
+                parts.append(self._step(taken[0].movedim(-1, 1) if channels_last else taken[0], *taken[1:]))
         self._step.check()
         if self.cfg.normalize_obs and self.cfg.obs_moments == "running":
             self.nets.obs_moments.observe(batch.obs[batch.valid])
@@ -182,10 +184,10 @@ class PPO(Agent):
 
     @torch.no_grad()
     def advantages(self, batch: Transitions, streams: Sequence[Stream], extras: Extras) -> tuple[Tensor, Tensor]:
-        """The policy's advantage (T, N) and every head's target (T, N, H), from the rewards given."""
+        """The policy's advantage (T, N) and every head's target (T, N, H)."""
         value = extras["value"]  # (T, N, H)
-        follow = torch.cat([value[1:], self.nets.value(extras["last_obs"], extras["last_skill"]).unsqueeze(0)])
-        successor = follow.clone()
+        next_value = torch.cat([value[1:], self.nets.value(extras["last_obs"], extras["last_skill"]).unsqueeze(0)])
+        successor = next_value.clone()
         switched = (torch.cat([batch.skill[1:], extras["last_skill"].unsqueeze(0)]) != batch.skill).any(-1)
         last = (torch.arange(value.shape[0], device=value.device) == value.shape[0] - 1).unsqueeze(-1)
         ended = batch.ended | switched | last
@@ -197,7 +199,7 @@ class PPO(Agent):
             advantage = gae(
                 stream.reward,
                 value[..., head],
-                (follow if endless else successor)[..., head],
+                (next_value if endless else successor)[..., head],
                 never if endless else batch.terminated,
                 ~batch.valid if endless else batch.truncated | switched | ~batch.valid,
                 discount=self.cfg.int_discount if stream.name == "intrinsic" else self.cfg.discount,
@@ -211,15 +213,15 @@ class PPO(Agent):
         return mixed, torch.stack(targets, -1)
 
     def _loss_of(
-        self, obs: Tensor, skill: Tensor, sample: Tensor, old_log_prob: Tensor, gain: Tensor, target: Tensor
+        self, obs: Tensor, skill: Tensor, sample: Tensor, old_log_prob: Tensor, advantage: Tensor, target: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """The loss of rows (B, ...), and what is logged of it."""
+        """The loss of rows (B, ...), and the numbers to log."""
         parameters, value = self.nets(obs, skill)
         head = self.nets.head
         log_ratio = head.log_prob(parameters, sample) - old_log_prob
         ratio = log_ratio.exp()
         clipped = ratio.clamp(1 - self.cfg.clip, 1 + self.cfg.clip)
-        policy_loss = -torch.minimum(ratio * gain, clipped * gain).mean()
+        policy_loss = -torch.minimum(ratio * advantage, clipped * advantage).mean()
         value_loss = 0.5 * (value - target).square().mean(0).sum()
         entropy = head.entropy(parameters).mean()
         loss = policy_loss + self.cfg.value_coef * value_loss - self.cfg.entropy_coef * entropy
@@ -241,7 +243,7 @@ class PPO(Agent):
         }
 
     def load_train_state(self, state: State) -> None:
-        """Put back what `train_state` gave."""
+        """Restore what `train_state` returned."""
         self.load_state_dict(state["modules"])
         load_optimizer_state(self._step.optimizer, state["optimizer"])
-        self._step.exchanged()
+        self._step.invalidate_graph()

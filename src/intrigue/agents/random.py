@@ -1,8 +1,8 @@
-"""Uniformly random actions: the reference every exploration figure needs.
+"""Uniformly random actions, the baseline of every exploration figure.
 
     π(a | s) = 1 / |A|      (uniform in a bounded box, standard normal in an unbounded one)
 
-Learns nothing; its update hands back no metrics.
+Learns nothing; its update returns no metrics.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class RandomConfig:
 class RandomAgent(Agent):
     """Acts uniformly, never learns."""
 
-    takes_skills = True  # asked for anything, it does what it always does
+    takes_skills = True  # ignored
 
     def __init__(self, cfg: RandomConfig, spaces: Spaces, streams: Sequence[str]) -> None:
         super().__init__(cfg, spaces, streams)
@@ -52,11 +52,11 @@ class RandomAgent(Agent):
         return {}
 
     def train_state(self) -> State:
-        """Nothing to keep."""
+        """Empty."""
         return {}
 
     def load_train_state(self, state: State) -> None:
-        """Nothing to put back."""
+        """Nothing to restore."""
 
 
 def random_actions(spec: ActionSpec, count: int, rng: Generator) -> Tensor:

@@ -28,7 +28,7 @@ from intrigue.replay.plan import ReplayPlan, updates_due
 from intrigue.run.build import resolve_machine_settings
 from intrigue.training.build import build, pool_config_for
 from intrigue.training.off_policy import ReplayParts
-from intrigue.training.pool_prestart import PoolsAhead
+from intrigue.training.pool_prestart import PrestartedPools
 
 CEILING_SECONDS = 3.0  # before training and again after it: a shared machine is not equally fast twice
 FINISHED = 2  # Episodes before the first draw, of every seed.
@@ -225,7 +225,7 @@ def told(figures: dict[str, Any]) -> str:
 def _replay_parts(stack: contextlib.ExitStack, configs: Sequence[RunConfig]) -> list[ReplayParts]:
     """The parts of every seed; what is refused is refused before the first pool."""
     found: list[ReplayParts] = []
-    with PoolsAhead((), beside=len(configs)) as pools:
+    with PrestartedPools((), concurrent_runs=len(configs)) as pools:
         for cfg in configs:
             parts = stack.enter_context(contextlib.closing(build(cfg, concurrent_runs=len(configs), pools=pools)))
             assert isinstance(parts, ReplayParts)

@@ -10,7 +10,7 @@ import tyro
 
 from intrigue.cli.options import Plugins, run_command
 from intrigue.config.plugins import add_plugin
-from intrigue.report.text import visible
+from intrigue.report.text import escape_unprintable
 
 RunDirs = Annotated[
     tyro.conf.Positional[tuple[Path, ...]],
@@ -45,7 +45,7 @@ def report(
     page = save_report(composed)
     # The sentence is for a person; a program reads the path alone.
     sys.stderr.writelines(f"{line}\n" for line in composed.headlines)
-    sys.stdout.write(f"{visible(str(page))}\n")
+    sys.stdout.write(f"{escape_unprintable(str(page))}\n")
     return 0
 
 

@@ -83,7 +83,7 @@ def _print_json(study: str, budget: str | None, conclusion: Conclusion) -> None:
         "budget": budget,
         "headline": conclusion.headline,
         "rows": [asdict(row) for row in conclusion.rows],
-        "boards": [asdict(board) for board in conclusion.boards],
+        "boards": [asdict(table) for table in conclusion.paper_tables],
         "figures": conclusion.figures,
         "words": list(conclusion.words),
         "files": [str(path) for path in conclusion.files],
@@ -100,12 +100,12 @@ def _train(plan: Study, budget: str, out: Path, jobs: int) -> Conclusion:
 
 
 def _recheck(study: str, plan: Study, out: Path | None) -> Conclusion:
-    from intrigue.studies.base import Rechecked
+    from intrigue.studies.base import CanRecheckPaper
     from intrigue.studies.engine import write_table
 
-    if not isinstance(plan, Rechecked):
+    if not isinstance(plan, CanRecheckPaper):
         raise ConfigError(
-            [Problem("--recheck-paper", _describe_refusal(study, "computes no number of the paper", Rechecked))]
+            [Problem("--recheck-paper", _describe_refusal(study, "computes no number of the paper", CanRecheckPaper))]
         )
     conclusion = plan.recheck()
     if out is not None:
@@ -114,11 +114,13 @@ def _recheck(study: str, plan: Study, out: Path | None) -> Conclusion:
 
 
 def _conclude_files(study: str, plan: Study, sources: tuple[Path, ...], out: Path) -> Conclusion:
-    from intrigue.studies.base import FromFiles
+    from intrigue.studies.base import CanReadFiles
     from intrigue.studies.engine import write_table
 
-    if not isinstance(plan, FromFiles):
-        raise ConfigError([Problem("--from", _describe_refusal(study, "cannot be made from files alone", FromFiles))])
+    if not isinstance(plan, CanReadFiles):
+        raise ConfigError(
+            [Problem("--from", _describe_refusal(study, "cannot be made from files alone", CanReadFiles))]
+        )
     conclusion = plan.conclude_files(sources, out)
     write_table(conclusion, out)
     return conclusion

@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeAlias, final
 import torch
 from torch import Tensor
 
-from intrigue.ops.execution import Beside
+from intrigue.ops.execution import SideStream
 from intrigue.ops.precision import exact_float32
 
 PIECE = 8  # steps; of 128 environments 1,024 pictures, enough to fill a GPU and too few to keep actions waiting long
@@ -46,7 +46,7 @@ class FeaturePrefetcher:
             if self._stream is None and states.is_cuda:
                 self._stream = torch.cuda.Stream(states.device)
             piece = states[first : first + PIECE]
-            with Beside(self._stream), torch.no_grad(), exact_float32():
+            with SideStream(self._stream), torch.no_grad(), exact_float32():
                 self._pieces.append(_Piece(piece, encode(piece)))
 
     def take(self, states: Tensor, encode: Encode) -> Tensor:
@@ -69,7 +69,7 @@ class FeaturePrefetcher:
 
     def forget(self) -> None:
         """What encodes, or how states are shown to it, has changed; what is under way keeps its memory to its end."""
-        Beside(self._stream).wait()
+        SideStream(self._stream).wait()
         self._pieces.clear()
 
 

@@ -8,8 +8,8 @@ import torch
 from torch import Generator, Tensor
 
 from intrigue.config.curiosity import CuriosityConfig
-from intrigue.ops.execution import LossStep, Mode, captures
-from intrigue.ops.optimizer_step import load_optimizer_state, optimizer_state
+from intrigue.ops.execution import Mode, uses_cuda_graph
+from intrigue.ops.optimizer_step import LossStep, load_optimizer_state, optimizer_state
 from intrigue.rewards.base import IntrinsicReward
 from intrigue.state import State
 from intrigue.types import Transitions
@@ -38,7 +38,7 @@ class RewardTrainer:
         self.cfg, self.reward, self.rng = cfg, reward, rng
         trained = [weight for weight in reward.parameters() if weight.requires_grad]
         # Only losses that never wait for the device can be captured; the others run as they are written.
-        if trained and captures(mode, trained[0].device) and not reward.traits.cuda_graph_safe:
+        if trained and uses_cuda_graph(mode, trained[0].device) and not reward.traits.cuda_graph_safe:
             mode = "plain"
         self.step = (
             LossStep(
@@ -46,7 +46,7 @@ class RewardTrainer:
                 trained,
                 learning_rate=cfg.learning_rate,
                 eps=ADAM_EPS,
-                refusal=REFUSAL,
+                error_text=REFUSAL,
                 mode=mode,
                 generators=(rng, *others),
             )
@@ -104,4 +104,4 @@ class RewardTrainer:
         """Put back what `state_dict` gave."""
         if self.step is not None:
             load_optimizer_state(self.step.optimizer, state)
-            self.step.exchanged()
+            self.step.invalidate_graph()

@@ -6,11 +6,11 @@ Facts of the layout, from ExORL's replay_buffer.py and URLB's, which writes such
     action      (T+1, *act)   row 0 is a dummy of zeros
     reward      (T+1, 1)      row 0 is 0
     discount    (T+1, 1)      1, and 0 in the last row if the episode ended in a terminal state
-    physics     (T+1, P)      the simulator's state; not recorded here, passed over when read
+    physics     (T+1, P)      the simulator's state; not recorded here, ignored when read
 
-A transition is (observation[t-1], action[t], reward[t], discount[t], observation[t]). An episode that was cut off ends
+A transition is (observation[t-1], action[t], reward[t], discount[t], observation[t]). A truncated episode ends
 with discount 1. Two keys are ours: `skill` (T+1, K), the skill that action t followed (URLB has such keys too, one row
-later than its own sampler reads them), and `truncated` (T+1, 1), only in an episode that was cut off and ended at once.
+later than its own sampler reads them), and `truncated` (T+1, 1), only where both ends coincide.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def write(folder: Path, recordings: Recordings) -> list[str]:
     return names
 
 
-def found(folder: Path) -> list[str]:
+def list_episodes(folder: Path) -> list[str]:
     """The names of a folder's episodes, in order."""
     matches = [(match, path.name) for path in folder.glob("*.npz") if (match := NAME.fullmatch(path.name))]
     return [name for match, name in sorted(matches, key=lambda each: int(each[0][1]))]
@@ -53,7 +53,7 @@ def found(folder: Path) -> list[str]:
 
 def read(sealed: Sealed) -> Recordings:
     """The episodes of a folder."""
-    names = found(sealed.folder)
+    names = list_episodes(sealed.folder)
     lengths = [int(match[2]) for name in names if (match := NAME.fullmatch(name))]
     return Recordings(lengths, _Files(sealed, dict(zip(names, lengths, strict=True))))
 

@@ -1,7 +1,7 @@
-"""The episodes in a run's replay, read from its checkpoint alone: no environment is started.
+"""Exports the episodes in a run's replay buffer, read from its checkpoint; no environment is started.
 
-Only whole episodes are given: one that was under way when the checkpoint was taken has no end yet, and one whose
-beginning was forgotten has none to start from. How many transitions that leaves out is said.
+Only whole episodes are exported: not those under way when the checkpoint was taken, nor those whose first steps were
+overwritten. The number of transitions left out is reported.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ NAMES = {"env": "id", "agent": "name", "reward": "name"}  # where config.json ha
 
 @dataclass(frozen=True, slots=True)
 class RunData:
-    """What a run's replay holds."""
+    """The contents of a run's replay buffer."""
 
     recordings: Recordings
     spaces: Spaces
     stack: int
     left_out: int
-    """Remembered transitions of episodes that are not whole."""
+    """Stored transitions of episodes that are not whole."""
     origin: dict[str, Any]
-    """The run they come from, for a person to read."""
+    """The run they come from, for export.json."""
 
 
 def read_run(path: Path, *, on_skip: Callable[[str], None]) -> RunData:
@@ -61,21 +61,21 @@ def read_run(path: Path, *, on_skip: Callable[[str], None]) -> RunData:
             f"{saved.path} was written by an earlier version, which did not note the sizes of its replay. "
             "`intrigue resume` with more --steps goes on with the run and saves it as it is needed."
         )
-    store, spaces = _rebuilt(kept)
-    found, left_out = _whole_episodes(store)
-    if not found:
+    store, spaces = _load_store(kept)
+    episodes, left_out = _whole_episodes(store)
+    if not episodes:
         text = f"{path} holds no whole episode at step {saved.step}: {left_out} transitions of unfinished ones. "
         raise ConfigError([Problem("DIR", text + "Train until one has ended.")])
-    lengths = [last - first + 1 for first, last, _ in found]
+    lengths = [last - first + 1 for first, last, _ in episodes]
     digest = parse(disk.read_whole(saved.path / MANIFEST, SIZE_LIMIT)).content_digest()
     sizes = {"environments": store.num_envs, "step": saved.step}
     origin = {**names, "run": path.resolve().name, **sizes, "digest": digest}
-    recordings = Recordings(lengths, _Stored(store, found))
+    recordings = Recordings(lengths, _Stored(store, episodes))
     return RunData(recordings, spaces, store.stack, left_out, origin)
 
 
 def export_run(path: Path, to: Path, form: Literal["exorl", "minari"], *, on_skip: Callable[[str], None]) -> RunData:
-    """Write the whole episodes of the run at `path` to the new folder `to`; what was written.
+    """Write the whole episodes of the run at `path` to the new folder `to`, and return them.
 
     Raises:
         ConfigError: there is nothing to export, or `to` is taken or, for Minari, cannot be a dataset's name.
@@ -99,17 +99,17 @@ def export_run(path: Path, to: Path, form: Literal["exorl", "minari"], *, on_ski
 
 @dataclass(frozen=True, slots=True)
 class _Stored:
-    """Episodes put together from rows, one at a time."""
+    """Assembles episodes from rows, one at a time."""
 
     store: StepStore
-    found: list[tuple[int, int, int]]
+    episodes: list[tuple[int, int, int]]
 
     def __iter__(self) -> Iterator[Recording]:
-        return (_recording(self.store, *each) for each in self.found)
+        return (_recording(self.store, *each) for each in self.episodes)
 
 
-def _rebuilt(kept: Any) -> tuple[StepStore, Spaces]:
-    """The rows as they lay in the run's replay, in host memory."""
+def _load_store(kept: Any) -> tuple[StepStore, Spaces]:
+    """The rows of the run's replay buffer, in host memory."""
     sizes = kept["sizes"]
     spaces, stack = spaces_from_state(sizes["spaces"]), int(sizes["stack"])
     layout, capacity, num_envs = row_layout(spaces, stack), sizes["capacity"], sizes["num_envs"]
@@ -119,11 +119,11 @@ def _rebuilt(kept: Any) -> tuple[StepStore, Spaces]:
 
 
 def _whole_episodes(store: StepStore) -> tuple[list[tuple[int, int, int]], int]:
-    """(first step, last step, environment) of each, in the order they ended; and how many transitions are in none."""
-    episodes = Episodes(store)
-    episodes.rebuild(store)
+    """(first step, last step, environment) of each, in the order they ended; and the number of other transitions."""
+    index = Episodes(store)
+    index.rebuild(store)
     whole = []
-    for first, last, env in episodes.finished():
+    for first, last, env in index.finished():
         begin = store.rows(torch.tensor(first), torch.tensor(env))
         if int(store.ring.get("back", begin)) == 0:
             whole.append((first, last, env))

@@ -1,9 +1,9 @@
-"""Exported episodes back into memory, and into a new run whose replay holds them before its first step.
+"""Loads exported episodes, also into the replay buffer of a new run before its first step.
 
     for episode in load_episodes(Path("walker-data")):     # each a `Recording`
         ...
 
-A run reads them once, before it appears, and they are in its first checkpoint: to resume, the folder is not needed.
+A run reads them once, when it is created, and its first checkpoint holds them: a resume does not need the folder.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Dataset(Recordings):
     sealed: Sealed
 
     def describe(self) -> dict[str, Any]:
-        """Where they come from, for provenance.json."""
+        """Their origin, for provenance.json."""
         about = self.sealed.about or {}
         return {
             "folder": self.sealed.folder.resolve().name,
@@ -41,7 +41,7 @@ class Dataset(Recordings):
 
 
 def load_episodes(folder: Path) -> Dataset:
-    """The episodes that `intrigue export` wrote to `folder`, or that ExORL or Minari did. Read as they are asked for.
+    """The episodes that `intrigue export` wrote to `folder`, or that ExORL or Minari did. Read lazily.
 
     Raises:
         ConfigError: there is no such folder, or no episode in it.
@@ -49,7 +49,7 @@ def load_episodes(folder: Path) -> Dataset:
     """
     sealed = open_sealed(folder)
     recordings = None
-    if exorl.found(folder):
+    if exorl.list_episodes(folder):
         recordings = exorl.read(sealed)
     elif (folder / minari.FILES[0]).exists():
         recordings = minari.read(sealed)
@@ -62,7 +62,7 @@ def load_episodes(folder: Path) -> Dataset:
 
 
 def prefill_from(folder: Path) -> Callable[[AnyParts], Mapping[str, Any]]:
-    """What `start` needs to begin with the episodes in `folder`; what they are goes into provenance.json.
+    """A `prepare` for `start` that prefills the replay buffer from `folder`; returns their origin for provenance.json.
 
     Raises:
         ConfigError: there are none; or, when it is called, the agent has no replay.

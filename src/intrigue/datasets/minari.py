@@ -2,8 +2,8 @@
 
     FOLDER/data/main_data.hdf5, metadata.json
 
-The folder's name is the dataset's id, so it must end in a version: `walker-v0`. Pictures are stored as they are, not as
-JPEG. Skills stand in the infos as `skill` (T+1, K), the last row repeated, since infos have one row for every state.
+The folder's name is the dataset's id, so it must end in a version: `walker-v0`. Images are stored uncompressed, not as
+JPEG. Skills are in the infos as `skill` (T+1, K), the last row repeated, since infos have one row for every state.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NAME = re.compile(r"[-\w]+-v\d+", re.ASCII)
 
 
 def refuse_name(target: Path) -> None:
-    """Raise ConfigError unless the folder's name can be a dataset's id, and Minari is there."""
+    """Raise ConfigError unless the folder's name can be a dataset's id and Minari is installed."""
     if not NAME.fullmatch(target.name):
         text = f"{target.name!r} cannot be a dataset's id: Minari wants letters, digits, - and _, then a version. "
         raise ConfigError([Problem("--to", text + "Use for example walker-v0.")])

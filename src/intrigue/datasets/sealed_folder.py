@@ -1,8 +1,8 @@
-"""A folder of exported episodes: it appears whole or not at all, with a file that seals every other.
+"""A folder of exported episodes, published atomically, with a file that holds the hash of every other.
 
     export.json     format, where the episodes come from, their sizes, and the SHA-256 of every file
 
-A folder that somebody else made has no such file; then only what its own format checks is checked.
+Folders written by other tools have no such file; then only the checks of their format apply.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ BLOCK = 2**20
 
 @dataclass(frozen=True, slots=True)
 class Sealed:
-    """An exported folder, and what its files must be; `about` is None where nobody sealed them."""
+    """An exported folder and the contents of its seal; `about` is None without one."""
 
     folder: Path
     about: Mapping[str, Any] | None
 
     def content(self, name: str) -> bytes:
-        """A file's bytes, which are what was written."""
+        """A file's bytes, checked against the seal."""
         path = self.folder / name
         content = disk.read_whole(path, os.lstat(path).st_size)
         self._compare(name, hashlib.sha256(content).hexdigest())
         return content
 
     def check(self, name: str) -> None:
-        """Compare a file too large to be held."""
+        """Check a file against the seal without loading it whole."""
         if self.about is not None:
             self._compare(name, _hash_of(self.folder / name))
 
@@ -53,7 +53,7 @@ class Sealed:
 
 
 def open_sealed(folder: Path) -> Sealed:
-    """The folder, all of whose sealed files are there.
+    """The folder, with all sealed files present.
 
     Raises:
         ConfigError: there is no such folder.
@@ -76,11 +76,11 @@ def open_sealed(folder: Path) -> Sealed:
 
 @contextlib.contextmanager
 def new_folder(target: Path) -> Iterator[Path]:
-    """A folder to write into, which becomes `target` when all went well and is gone otherwise.
+    """A temporary folder that becomes `target` on success and is removed otherwise.
 
     Raises:
         ConfigError: `target` is taken.
-        StorageError: the disk refused.
+        StorageError: writing failed.
     """
     refuse_taken(target)
     target = Path(os.path.abspath(target))
@@ -105,14 +105,14 @@ def refuse_taken(target: Path) -> None:
 
 
 def seal(folder: Path, names: list[str], about: Mapping[str, Any]) -> None:
-    """Note what is in a folder, with the hash of every file."""
+    """Write the seal: `about`, and the hash of every file."""
     fields = {**about, "files": {name: _hash_of(folder / name) for name in names}}
     fields["seal"] = hashlib.sha256(_encoded(fields)).hexdigest()
     write_member(folder / SEAL, canonical.encode(fields, indent=1) + b"\n")
 
 
 def write_member(path: Path, content: bytes) -> None:
-    """A new file, on the device when this returns."""
+    """Write a new file and flush it to disk."""
     atomic.write_new(path, content)
 
 

@@ -1,4 +1,4 @@
-"""Environments: the registry of families, the single-environment protocol and the worker pool. Knows no torch."""
+"""Environments: the registry of families, the single-environment protocol and the worker pool. Loads no torch."""
 
 from intrigue.envs.base import Env, EnvInfo, Step
 from intrigue.envs.registry import ENVS, register_env

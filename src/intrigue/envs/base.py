@@ -26,30 +26,30 @@ from intrigue.state import State
 
 @dataclass(frozen=True, slots=True)
 class EnvInfo:
-    """Facts about an environment that do not change while it lives."""
+    """Properties of an environment that never change."""
 
     obs_space: gym.Space[Any]
     action_space: gym.Space[Any]
     frames_per_step: int = 1
     places: int = 0
-    """How many distinct places coverage counts; 0 where the environment does not know."""
+    """Number of distinct places (states of the map) that coverage counts; 0 where unknown."""
     can_snapshot: bool = True
-    bait_action: int | None = None
-    """A discrete action that does nothing but draw the curious (a noisy screen's switch); its share is logged."""
+    distractor_action: int | None = None
+    """A discrete action that only triggers a distractor (the noisy TV's switch); its share of the steps is logged."""
     stack: int = 0
     """k > 0: an observation is the last k frames along its first axis, oldest first, and an episode's first one is k
-    copies of one frame. A pool then moves only the newest frame, and the learner stacks."""
+    copies of one frame. A pool then transfers only the newest frame, and the learner stacks."""
 
 
 class Step(NamedTuple):
-    """What one step gave. `obs` is the true successor, also at the end of an episode."""
+    """The result of one step. `obs` is the true successor, also at the end of an episode."""
 
     obs: Array
     reward: float
     terminated: bool
     truncated: bool
     place: int = -1
-    """Index of the place the agent is now in, below `EnvInfo.places`; -1 where unknown."""
+    """Index of the place the agent is in now, below `EnvInfo.places`; -1 where unknown."""
 
 
 class Env(abc.ABC):
@@ -59,8 +59,8 @@ class Env(abc.ABC):
     examples: ClassVar[tuple[str, ...]] = ("",)
     """Names after the family that the contract tests build; a built-in takes none."""
     worker_variables: ClassVar[Mapping[str, str]] = {}
-    """Environment variables of worker processes that suit this family, where the user has not set them himself. They
-    must not change what an environment gives: a pool without workers does not have them."""
+    """Environment variables that worker processes of this family get, unless the user has set them. They must not
+    change results: a pool without workers does not have them."""
 
     @classmethod
     def check_name(cls, name: str) -> list[str]:
@@ -69,7 +69,7 @@ class Env(abc.ABC):
 
     @classmethod
     def has_reward(cls, name: str) -> bool:
-        """Whether environments of this name reward their agent; one that does not is for bonuses alone."""
+        """Whether environments of this name have an extrinsic reward; without one they are for bonuses alone."""
         return True
 
     @classmethod
@@ -86,30 +86,33 @@ class Env(abc.ABC):
         """One agent step. Never resets by itself."""
 
     @property
-    def goes_on(self) -> bool:
-        """Whether what ended was one life of a game that `reset(None)` goes on with; whoever scores games adds them."""
+    def game_continues(self) -> bool:
+        """Whether the episode that just ended was one life of a game that `reset(None)` continues.
+
+        Evaluation adds up the lives of a game.
+        """
         return False
 
-    def stagger(self, fraction: float) -> None:
-        """Shorten the first episode by this share of the time limit; called once, right after the first reset.
+    def shorten_first_episode(self, fraction: float) -> None:
+        """Shorten the first episode by this fraction of the time limit; called once, right after the first reset.
 
-        Environments of one fixed episode length would otherwise end together for ever, and every rollout would show the
-        learner the same part of an episode. Nothing happens where there is no such limit.
+        Environments of a fixed episode length would otherwise all end at the same step for ever, and every rollout
+        would show the learner the same part of an episode. Does nothing where there is no such limit.
         """
         return
 
     def snapshot(self) -> State:
-        """All that `restore` needs to go on exactly from here."""
+        """All that `restore` needs to continue exactly from here."""
         raise SnapshotUnsupported(f"{type(self).__name__} cannot save its state")
 
     def restore(self, state: State) -> None:
-        """Put back what `snapshot` gave."""
+        """Restore the state that `snapshot` returned."""
         raise SnapshotUnsupported(f"{type(self).__name__} cannot restore a saved state")
 
     def render(self) -> Array | None:
-        """A picture of now, (height, width, 3) uint8, or None where there is none."""
+        """A picture of the present state, (height, width, 3) uint8, or None where there is none."""
         return None
 
     def close(self) -> None:
-        """Let go of what the environment holds."""
+        """Free what the environment holds."""
         return

@@ -43,7 +43,7 @@ class Chain(Env):
         self._last = cfg.length - 1
         self._max_steps = cfg.max_steps or cfg.length + SLACK_STEPS
         table = np.eye(cfg.length, dtype=np.float32)
-        # Observations are rows of one table, handed out without a copy, so nobody may write to them.
+        # Observations are rows of one table, returned without a copy, so they are read-only.
         table.setflags(write=False)
         self._rows = list(table)
         self._place = 0

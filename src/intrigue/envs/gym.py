@@ -5,7 +5,7 @@ Dict, Tuple) is flattened to float32. Text in a Dict (a MiniGrid mission) is lef
 Shape and kind of every observation are checked against the declared space, bounds are not: too many environments step
 a rounding error outside them.
 
-Gymnasium has no way to save an environment, so these cannot be saved: a resumed run starts their episodes anew.
+Gymnasium has no way to save an environment, so these cannot be saved: a resumed run starts new episodes.
 Warnings of third-party environments follow the process's filters but never become errors (`-W error` drops them): one
 deprecated call in a package must not end a run.
 """
@@ -60,14 +60,14 @@ class GymEnv(Env):
         more: dict[str, Any] = {"max_episode_steps": cfg.max_episode_steps} if cfg.max_episode_steps else {}
         if render:
             more["render_mode"] = "rgb_array"
-        with _clear_errors(name), _tolerant():
+        with _as_config_errors(name), _without_warning_errors():
             # Gymnasium's own checker only warns; `Violation` and the pool's checks refuse.
             self._env: gym.Env[Any, Any] = gym.make(name, disable_env_checker=True, **more)
-        self._space = _numeric(self._env.observation_space)
+        self._space = _drop_non_numeric(self._env.observation_space)
         self._obs = ObsCodec(self._space)
         self._action = ActionCodec(self._env.action_space)
         self._name = name
-        self._draws = render
+        self._can_render = render
         self.info = EnvInfo(self._space, self._env.action_space, can_snapshot=False)
 
     @classmethod
@@ -77,38 +77,38 @@ class GymEnv(Env):
     @classmethod
     def make_native_vector(cls, cfg: GymConfig, name: str, num_envs: int) -> gym.vector.VectorEnv[Any, Any, Any]:
         more: dict[str, Any] = {"max_episode_steps": cfg.max_episode_steps} if cfg.max_episode_steps else {}
-        with _clear_errors(name), _tolerant():
+        with _as_config_errors(name), _without_warning_errors():
             return gym.make_vec(name, num_envs=num_envs, vectorization_mode="vector_entry_point", **more)
 
     def reset(self, seed: int | None) -> Array:
-        with _tolerant():
-            given = self._env.reset(seed=seed)
-        if not isinstance(given, tuple) or len(given) != 2:
-            raise Violation("reset", "a pair of observation and info", describe(given))
-        return self._encode(given[0])
+        with _without_warning_errors():
+            result = self._env.reset(seed=seed)
+        if not isinstance(result, tuple) or len(result) != 2:
+            raise Violation("reset", "a pair of observation and info", describe(result))
+        return self._encode(result[0])
 
     def step(self, action: Array) -> Step:
-        with _tolerant():
-            given = self._env.step(self._action.decode(action))
-        if not isinstance(given, tuple) or len(given) != len(STEP_PARTS):
-            raise Violation("step", f"a tuple of {', '.join(STEP_PARTS)}", describe(given))
-        obs, reward, terminated, truncated, _ = given
-        # The flags and the reward go on as they are: the group checks them for every family.
+        with _without_warning_errors():
+            result = self._env.step(self._action.decode(action))
+        if not isinstance(result, tuple) or len(result) != len(STEP_PARTS):
+            raise Violation("step", f"a tuple of {', '.join(STEP_PARTS)}", describe(result))
+        obs, reward, terminated, truncated, _ = result
+        # The flags and the reward are returned unchanged: the pool checks them for every family.
         return Step(self._encode(obs), reward, terminated, truncated)  # type: ignore[arg-type]
 
     def render(self) -> Array | None:
-        if not self._draws:
+        if not self._can_render:
             return None
-        with _clear_errors(self._name), _tolerant():
+        with _as_config_errors(self._name), _without_warning_errors():
             return np.asarray(self._env.render(), dtype=np.uint8)
 
     def close(self) -> None:
-        with _tolerant():
+        with _without_warning_errors():
             self._env.close()
 
     def _encode(self, obs: Any) -> Array:
         _check_space(self._space, obs, "observation")
-        # A number too large for float32 becomes infinite, which the group refuses by name.
+        # A number too large for float32 becomes infinite, which the pool refuses with an error.
         with np.errstate(over="ignore"):
             return self._obs.encode(obs)
 
@@ -137,11 +137,11 @@ def check_name(name: str) -> list[str]:
     ]
 
 
-def _numeric(space: gym.Space[Any]) -> gym.Space[Any]:
-    """The space without the entries of a Dict that are no numbers."""
+def _drop_non_numeric(space: gym.Space[Any]) -> gym.Space[Any]:
+    """The space without the entries of a Dict that are not numeric."""
     if not isinstance(space, gym.spaces.Dict):
         return space
-    kept = {key: _numeric(part) for key, part in space.spaces.items() if isinstance(part, NUMERIC)}
+    kept = {key: _drop_non_numeric(part) for key, part in space.spaces.items() if isinstance(part, NUMERIC)}
     return gym.spaces.Dict(kept) if kept else space
 
 
@@ -166,15 +166,15 @@ def _check_space(space: gym.Space[Any], obs: Any, field: str) -> None:
 
 
 @contextlib.contextmanager
-def _clear_errors(name: str) -> Iterator[None]:
+def _as_config_errors(name: str) -> Iterator[None]:
     try:
         yield
     except gym.error.Error as error:
         raise ConfigError(f"env: gym/{name}: Gymnasium refuses: {error}") from error
 
 
-def _tolerant() -> contextlib.AbstractContextManager[None]:
-    """A scope in which no warning is raised as an error; free of cost where none would be."""
+def _without_warning_errors() -> contextlib.AbstractContextManager[None]:
+    """A scope in which no warning is raised as an error; costs nothing where no filter raises."""
     if any(each[0] == "error" for each in warnings.filters):
         return _warnings_dropped()
     return contextlib.nullcontext()

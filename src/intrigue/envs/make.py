@@ -21,7 +21,7 @@ def make_env(env_id: str, options: Mapping[str, Any], render: bool = False) -> E
 
 @final
 class EnvMaker:
-    """Makes any number of environments alike; the id and options are looked up once, when the first is made."""
+    """Makes any number of equal environments; the id and options are resolved once, when the first is made."""
 
     def __init__(self, env_id: str, options: Mapping[str, Any], render: bool = False) -> None:
         self._env_id = env_id
@@ -30,34 +30,33 @@ class EnvMaker:
         self._make: Callable[[], Any] | None = None
 
     def __call__(self) -> Env:
-        environment = self.check()()
-        assert isinstance(environment, Env)
-        return environment
+        env = self.check()()
+        assert isinstance(env, Env)
+        return env
 
     def check(self) -> Callable[[], Any]:
-        """Refuse a wrong id or option without building anything; else what builds."""
+        """The constructor; a wrong id or option is refused without building anything."""
         if self._make is None:
-            self._make = self._prepared()
+            self._make = self._prepare()
         return self._make
 
-    def _prepared(self) -> Callable[[], Any]:
+    def _prepare(self) -> Callable[[], Any]:
         family, name = split_id(self._env_id)
         check_options(family, self._options)
         entry = ENVS.get(family)
-        found = entry.cls.check_name(name)
-        if found:
-            raise ConfigError([Problem("env", f"{self._env_id}: {each}") for each in found])
+        if problems := entry.cls.check_name(name):
+            raise ConfigError([Problem("env", f"{self._env_id}: {each}") for each in problems])
         cfg = make_config(entry, self._options)
         build: Any = entry.cls
-        # Families that can draw at any time (the built-ins) do not take the flag.
-        drawing = {"render": True} if self._render and "render" in inspect.signature(build).parameters else {}
-        return functools.partial(build, cfg, name, **drawing)
+        # Families that can render at any time (the built-ins) do not take the flag.
+        render = {"render": True} if self._render and "render" in inspect.signature(build).parameters else {}
+        return functools.partial(build, cfg, name, **render)
 
 
 def make_config(entry: Entry[Env], options: Mapping[str, Any]) -> Any:
-    """The family's configuration with these options; lists become tuples, as they were before they crossed JSON."""
-    given = {name: tuple(value) if isinstance(value, list) else value for name, value in options.items()}
-    return entry.config(**{**entry.defaults, **given})
+    """The family's configuration with these options; lists, which JSON made of tuples, become tuples again."""
+    values = {name: tuple(value) if isinstance(value, list) else value for name, value in options.items()}
+    return entry.config(**{**entry.defaults, **values})
 
 
 def check_options(family: str, options: Mapping[str, Any]) -> None:

@@ -5,11 +5,9 @@
 A depth-first walk from the start room joins every room to the tree, so there is exactly one way between two rooms and
 every free cell can be reached. Places are the free cells in row-major order.
 
-How a maze looks to the agent (a vector or 84 x 84 pixels) and to a person (a picture).
-
-A walk through a maze: where the agent is, how long the episode has lasted, and when it ends.
-
-Reaching the goal gives reward 1 and terminates; the time limit truncates, but not on the step that reaches the goal.
+`MazeEpisode` is one agent in a maze: reaching the goal gives reward 1 and terminates; the time limit truncates, but not
+on the step that reaches the goal. The agent sees a vector (`VectorView`) or 84 x 84 pixels (`PixelView`); `draw_maze`
+is a picture for people.
 """
 
 from __future__ import annotations
@@ -26,9 +24,18 @@ from numpy.typing import NDArray
 from intrigue.errors import ConfigError
 from intrigue.state import State
 
-# Row and column change of each action, in the order right, down, left, up; the last one stays where it is.
+# Row and column change of each action: right, down, left, up. A fifth action, STAY, changes nothing.
 DIRECTIONS = ((0, 1), (1, 0), (0, -1), (-1, 0))
 STAY = len(DIRECTIONS)
+
+PIXELS = 84  # Side of the image; the Nature trunk's input size.
+# Greys far enough apart that one 8-bit step of noise cannot confuse them.
+WALL_GREY, FLOOR_GREY, GOAL_GREY, AGENT_GREY = 0, 80, 160, 255
+
+# Picture colors: dark walls, light floor, green goal, red agent.
+WALL_COLOR, FLOOR_COLOR, GOAL_COLOR, AGENT_COLOR = (38, 44, 58), (236, 238, 242), (46, 160, 97), (214, 69, 65)
+PICTURE_SIDE = 480  # Pixels a picture aims at; small mazes get large cells.
+MIN_CELL_PIXELS = 8
 
 
 class MazeShape(Protocol):
@@ -73,19 +80,19 @@ class Maze:
         return int(self.cell_index[position])
 
 
-def maze_of(cfg: MazeShape) -> Maze:
+def get_maze(cfg: MazeShape) -> Maze:
     """The maze a configuration describes; built once, and the same object for equal layouts."""
     return build_maze(cfg.rooms, cfg.room_size, cfg.layout_seed)
 
 
-@functools.lru_cache(maxsize=8)  # One process seldom steps more than a few layouts.
+@functools.lru_cache(maxsize=8)  # A process rarely steps more than a few layouts.
 def build_maze(rooms: int, room_size: int, layout_seed: int) -> Maze:
     """The maze of this size and seed, its arrays read-only."""
     walls = _carve(rooms, room_size, layout_seed)
     cells = np.argwhere(~walls).astype(np.int32)
     cell_index = np.full(walls.shape, -1, dtype=np.int32)
     cell_index[~walls] = np.arange(len(cells), dtype=np.int32)
-    moves = tuple(_moves(cell_index, int(row), int(column)) for row, column in cells)
+    moves = tuple(_successors(cell_index, int(row), int(column)) for row, column in cells)
     for array in (walls, cells, cell_index):
         array.setflags(write=False)
     last = len(walls) - 2
@@ -118,20 +125,10 @@ def _carve(rooms: int, room_size: int, layout_seed: int) -> NDArray[np.bool_]:
     return walls
 
 
-def _moves(cell_index: NDArray[np.int32], row: int, column: int) -> tuple[int, ...]:
+def _successors(cell_index: NDArray[np.int32], row: int, column: int) -> tuple[int, ...]:
     here = int(cell_index[row, column])
     ahead = [int(cell_index[row + down, column + right]) for down, right in DIRECTIONS]
     return (*(place if place >= 0 else here for place in ahead), here)
-
-
-PIXELS = 84  # Side of the image; the Nature trunk's input size.
-# Greys far enough apart that one 8-bit step of noise cannot confuse them.
-WALL_GREY, FLOOR_GREY, GOAL_GREY, AGENT_GREY = 0, 80, 160, 255
-
-# Picture colors: dark walls, light floor, green goal, red agent.
-WALL_COLOR, FLOOR_COLOR, GOAL_COLOR, AGENT_COLOR = (38, 44, 58), (236, 238, 242), (46, 160, 97), (214, 69, 65)
-PICTURE_SIDE = 480  # Pixels a picture aims at; small mazes get large cells.
-MIN_CELL_PIXELS = 8
 
 
 @final
@@ -144,7 +141,7 @@ class VectorView:
         every = np.arange(maze.places)
         table[every, maze.cells[:, 0]] = 1.0
         table[every, side + maze.cells[:, 1]] = 1.0
-        # Observations are rows of one table, handed out without a copy, so nobody may write to them.
+        # Observations are rows of one table, returned without a copy, so they are read-only.
         table.setflags(write=False)
         self._rows = list(table)
         self.space = gym.spaces.Box(0.0, 1.0, (2 * side,), np.float32)
@@ -189,8 +186,8 @@ def make_view(kind: str, maze: Maze) -> VectorView | PixelView:
     return VectorView(maze) if kind == "vector" else PixelView(maze)
 
 
-def picture(maze: Maze, place: int) -> NDArray[np.uint8]:
-    """The maze for a person, (height, width, 3), at least 8 pixels a cell."""
+def draw_maze(maze: Maze, place: int) -> NDArray[np.uint8]:
+    """A picture of the maze for people, (height, width, 3), at least 8 pixels a cell."""
     colors = np.array([FLOOR_COLOR, WALL_COLOR], dtype=np.uint8)[maze.walls.astype(np.intp)]
     colors[maze.goal] = GOAL_COLOR
     cell = max(MIN_CELL_PIXELS, PICTURE_SIDE // maze.side)
@@ -203,7 +200,7 @@ def picture(maze: Maze, place: int) -> NDArray[np.uint8]:
 
 
 @final
-class Walk:
+class MazeEpisode:
     """Place and time of one agent in one maze."""
 
     def __init__(self, maze: Maze, max_steps: int) -> None:
@@ -219,8 +216,8 @@ class Walk:
         self.place = self._start
         self.time = 0
 
-    def stagger(self, fraction: float) -> None:
-        """Begin as if this share of the time limit had passed."""
+    def shorten_first_episode(self, fraction: float) -> None:
+        """Begin as if this fraction of the time limit had passed."""
         self.time = int(fraction * self._max_steps)
 
     def move(self, action: int) -> tuple[float, bool, bool]:
@@ -232,9 +229,9 @@ class Walk:
         return 0.0, False, self.time >= self._max_steps
 
     def snapshot(self) -> State:
-        """Where the walk stands."""
+        """Place and time."""
         return {"place": self.place, "time": self.time}
 
     def restore(self, state: State) -> None:
-        """Put the walk back to a snapshot."""
+        """Restore a snapshot."""
         self.place, self.time = state["place"], state["time"]

@@ -1,4 +1,4 @@
-"""Where environment families are filed by name."""
+"""The registry of environment families by name."""
 
 from __future__ import annotations
 

@@ -12,13 +12,13 @@ from typing import Literal, final
 import gymnasium as gym
 
 from intrigue.envs.base import Env, EnvInfo, Step
-from intrigue.envs.maze import DIRECTIONS, Walk, make_view, maze_of, picture
+from intrigue.envs.maze import DIRECTIONS, MazeEpisode, draw_maze, get_maze, make_view
 from intrigue.envs.registry import register_env
 from intrigue.fields import NonNegativeInt, PositiveInt
 from intrigue.spaces import Array
 from intrigue.state import State
 
-__all__ = ["Rooms", "RoomsConfig", "maze_of"]
+__all__ = ["Rooms", "RoomsConfig", "get_maze"]
 
 
 @dataclass(frozen=True)
@@ -35,31 +35,31 @@ class RoomsConfig:
 @register_env("rooms", config=RoomsConfig)
 @final
 class Rooms(Env):
-    """The maze; `maze_of(cfg)` gives its layout."""
+    """The maze; `get_maze(cfg)` gives its layout."""
 
     def __init__(self, cfg: RoomsConfig, name: str = "") -> None:
-        self._maze = maze_of(cfg)
-        self._walk = Walk(self._maze, cfg.max_steps)
+        self._maze = get_maze(cfg)
+        self._episode = MazeEpisode(self._maze, cfg.max_steps)
         self._view = make_view(cfg.view, self._maze)
         self.info = EnvInfo(self._view.space, gym.spaces.Discrete(len(DIRECTIONS)), places=self._maze.places)
 
     def reset(self, seed: int | None) -> Array:
-        self._walk.reset()
-        return self._view(self._walk.place)
+        self._episode.reset()
+        return self._view(self._episode.place)
 
     def step(self, action: Array) -> Step:
-        reward, terminated, truncated = self._walk.move(int(action))
-        place = self._walk.place
+        reward, terminated, truncated = self._episode.move(int(action))
+        place = self._episode.place
         return Step(self._view(place), reward, terminated, truncated, place)
 
-    def stagger(self, fraction: float) -> None:
-        self._walk.stagger(fraction)
+    def shorten_first_episode(self, fraction: float) -> None:
+        self._episode.shorten_first_episode(fraction)
 
     def snapshot(self) -> State:
-        return self._walk.snapshot()
+        return self._episode.snapshot()
 
     def restore(self, state: State) -> None:
-        self._walk.restore(state)
+        self._episode.restore(state)
 
     def render(self) -> Array:
-        return picture(self._maze, self._walk.place)
+        return draw_maze(self._maze, self._episode.place)

@@ -1,1 +1,1 @@
-"""What bonuses and agents are made of: networks, dynamics models, normalisers, memories of neighbours and counts."""
+"""Building blocks of bonuses and agents: networks, dynamics models, normalisers, neighbour search and memories."""

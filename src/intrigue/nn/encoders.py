@@ -1,14 +1,14 @@
-"""State encoders a bonus can stand on, and the inverse-dynamics loss that trains some of them.
+"""State encoders for bonuses, and the inverse-dynamics loss that trains some of them.
 
     random    frozen random network                                      (Disagreement's default features)
-    idf       trained so that φ(s), φ(s') tell the action                (inverse-dynamics features)
+    idf       trained to predict the action from φ(s), φ(s')             (inverse-dynamics features)
     joint     trained by the inverse loss and by the forward model       (Pathak 2017)
     icm       the same, ending in LayerNorm and tanh                     (as URLB's icm_apt ends)
     trunk     one layer, LayerNorm, tanh; one forward and one inverse model of first-power errors (URLB's icm_apt)
     identity  the observation vector itself
 
-`features` fixes the length of an encoding: `layernorm` (no affine; length √D), `unit` (length 1) or `raw`. A ratio that
-is blind to scale rewards short encodings, so its encoder must have a fixed length.
+`features` fixes the length of an encoding: `layernorm` (no affine; length √D), `unit` (length 1) or `raw`. A bonus
+that is invariant to the scale of encodings needs encodings of fixed length.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FeatureLength = Literal["layernorm", "raw", "unit"]
 
 
 class StateFeatures(nn.Module):
-    """φ(s): an encoder of one of these kinds, with encodings of fixed length."""
+    """φ(s): an encoder of one of these kinds, with a normalised output."""
 
     def __init__(self, kind: EncoderKind, length: FeatureLength, spaces: Spaces, feature_dim: int, hidden: int) -> None:
         super().__init__()
@@ -52,9 +52,9 @@ class StateFeatures(nn.Module):
                     if isinstance(layer, nn.Linear):
                         init_normc(layer)  # DIS utils.py `fc`, as the encoder's own dense layer
         elif kind == "trunk":
-            self.inverse = IcmDynamics(self.width, spaces.action, hidden)  # its forward model is in the loss as well
+            self.inverse = IcmDynamics(self.width, spaces.action, hidden)  # its loss includes its forward model's
         self.shaped_by_forward = kind in ("joint", "icm")
-        """Whether the error of a forward model may change the encoding."""
+        """Whether gradients of a forward model's error reach the encoder."""
 
     def forward(self, obs: Tensor) -> Tensor:
         """(..., *obs) -> (..., D)."""
@@ -72,7 +72,7 @@ class StateFeatures(nn.Module):
         return batch.phi if isinstance(batch, Encoded) else self.forward(batch.obs)
 
     def encode_pair(self, batch: Transitions) -> tuple[Tensor, Tensor]:
-        """φ(s) and φ(s'), each (T, N, D). A state reached and then left is convolved once where that saves time."""
+        """φ(s) and φ(s'), each (T, N, D). Images that occur as s' and then as s are encoded once, without gradients."""
         if isinstance(batch, Encoded):
             return batch.phi, batch.next_phi
         phi = self.forward(batch.obs)
@@ -88,11 +88,11 @@ class StateFeatures(nn.Module):
         return loss
 
     def encoder_loss(self, batch: Transitions, noise: FeatureNoise) -> Tensor:
-        """The encoder's own loss on a batch, for rewards without forward models; encodes nothing when not trained."""
+        """The encoder's own loss on a batch, for rewards without forward models; zero if it is not trained."""
         if self.inverse is None:
             return torch.zeros((), device=batch.reward.device)
         if self.kind == "trunk" and batch.obs.dim() == 3:
-            # One pass over twice the rows: so small a layer takes a GPU longer to begin than to compute.
+            # One pass over twice the rows: on a GPU so small a layer is bound by its launch.
             phi, next_phi = self.forward(torch.cat([batch.obs, batch.next_obs])).chunk(2)
         else:
             phi, next_phi = self.forward(batch.obs), self.forward(batch.next_obs)
@@ -100,7 +100,7 @@ class StateFeatures(nn.Module):
 
 
 def encode_next_obs(batch: Transitions, phi: Tensor, encode: Callable[[Tensor], Tensor]) -> Tensor:
-    """φ(s'), (T, N, D), where φ(s) are these: a state reached and then left is not encoded again."""
+    """φ(s'), (T, N, D), given φ(s): the encoding of a state that is the next row's s is reused."""
     fresh = ~is_next_row_obs(batch)  # (T, N)
     if int(fresh.sum()) > fresh.numel() // 2:
         return encode(batch.next_obs)
@@ -110,26 +110,26 @@ def encode_next_obs(batch: Transitions, phi: Tensor, encode: Callable[[Tensor], 
 
 
 def is_next_row_obs(batch: Transitions) -> Tensor:
-    """Where the state reached is, number by number, the one left in the next row of the same environment, (T, N).
+    """Where s' equals, element by element, s of the next row of the same environment, (T, N).
 
-    Told by the states themselves, because rows need not follow each other; the last row has no next.
+    Compares the states themselves, because rows need not be consecutive steps; false in the last row.
     """
-    reached, left = batch.next_obs, batch.obs
+    next_obs, obs = batch.next_obs, batch.obs
     if isinstance(batch, Prepared):
-        reached, left = batch.raw_next_obs, batch.raw_obs  # bytes are compared faster than floats
+        next_obs, obs = batch.raw_next_obs, batch.raw_obs  # comparing bytes is faster than floats
     same = torch.zeros_like(batch.valid)
-    same[:-1] = (_words(reached)[:-1] == _words(left)[1:]).all(-1)
+    same[:-1] = (_words(next_obs)[:-1] == _words(obs)[1:]).all(-1)
     return same
 
 
 def _words(states: Tensor) -> Tensor:
-    """States (T, N, ...) as rows (T, N, W), eight bytes to a word where they divide so."""
+    """States (T, N, ...) as rows (T, N, W), bytes as 64-bit words where their number allows it."""
     rows = states.flatten(2).contiguous()
     return rows.view(torch.int64) if rows.dtype == torch.uint8 and rows.shape[-1] % 8 == 0 else rows
 
 
 class InverseModel(nn.Module):
-    """How badly the action is guessed from the two encodings: cross-entropy of classes, squared error of numbers."""
+    """The loss of predicting the action from two encodings: cross-entropy of classes, squared error of numbers."""
 
     def __init__(self, width: int, spec: ActionSpec, hidden: int) -> None:
         super().__init__()
@@ -142,7 +142,7 @@ class InverseModel(nn.Module):
         if self.spec.kind == "continuous":
             return functional.mse_loss(guess, action)
         parts = zip(guess.split(self.spec.sizes, -1), action.split(self.spec.sizes, -1), strict=True)
-        return torch.stack([-(wanted * part.log_softmax(-1)).sum(-1).mean() for part, wanted in parts]).sum()
+        return torch.stack([-(target * part.log_softmax(-1)).sum(-1).mean() for part, target in parts]).sum()
 
 
 def encode_action(spec: ActionSpec, action: Tensor) -> Tensor:

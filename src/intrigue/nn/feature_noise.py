@@ -1,11 +1,11 @@
-"""Gaussian noise on a reward's encodings: the disturbance of the paper's last experiment, for any reward.
+"""Gaussian noise on a reward's encodings: the robustness experiment of the paper, for any reward.
 
     z ← z + σ·u·ε,    ε ~ N(0, 1) independent per entry,    u = 1 (absolute) or the encodings' own spread (relative)
 
-Every encoding is disturbed where it is made, so inputs and targets of a dynamics model get independent draws, and
-neighbours are searched among disturbed states; what the policy sees is untouched. An ensemble's members share one draw
-(noise of the environment) or have their own (noise of each model). `Curiosity` turns it on with its own random stream,
-the one thing that scoring then moves.
+Noise is added where an encoding is computed, so inputs and targets of a dynamics model get independent draws, and
+neighbours are searched among noisy states; the policy's observations are unchanged. The members of an ensemble share
+one draw (noise of the environment) or have their own (noise of each model). `Curiosity` turns it on with a random
+stream of its own, whose state is then the only one that scoring changes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Draw = Literal["shared", "member"]
 
 
 class FeatureNoise(nn.Module):
-    """Silent until `attach` gives it a strength and a stream."""
+    """Adds nothing until `attach` sets σ and a stream."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -29,18 +29,18 @@ class FeatureNoise(nn.Module):
         self.draw: Draw = "shared"
         self.rng: Generator | None = None
         self.spread = torch.zeros(())
-        """Standard deviation of the encodings disturbed last, without the noise: what σ has to be read against."""
+        """Standard deviation of the last encodings before noise, the scale to compare σ with."""
 
     def attach(self, sigma: float, units: Units, draw: Draw, rng: Generator) -> None:
-        """Disturb from now on."""
+        """Add noise from now on."""
         self.sigma, self.units, self.draw, self.rng = sigma, units, draw, rng
 
     def forward(self, encoded: Tensor) -> Tensor:
-        """Encodings of any shape, disturbed; the very same tensor when silent."""
+        """Encodings of any shape with noise; the same tensor object when σ is 0."""
         return encoded if self.sigma == 0 else encoded + self._noise(encoded, encoded.shape)
 
     def for_members(self, encoded: Tensor, members: int) -> Tensor:
-        """Encodings (..., D) as K members see them, (..., K, D): one draw for all of them, or one each."""
+        """Encodings (..., D) as inputs of K members, (..., K, D): one draw shared by all, or one each."""
         shape = (*encoded.shape[:-1], members, encoded.shape[-1])
         if self.sigma == 0 or self.draw == "shared":
             return self.forward(encoded).unsqueeze(-2).expand(shape)
@@ -48,7 +48,7 @@ class FeatureNoise(nn.Module):
 
     def _noise(self, encoded: Tensor, shape: tuple[int, ...]) -> Tensor:
         assert self.rng is not None
-        # One number for all that is encoded together: noise relative to each entry would spare those that rarely move.
+        # One scale for all entries: noise relative to each would leave entries that rarely vary unchanged.
         self.spread = encoded.detach().std(unbiased=False)
         unit = self.spread if self.units == "relative" else 1.0
         drawn = torch.randn(shape, generator=self.rng, device=self.rng.device, dtype=encoded.dtype)

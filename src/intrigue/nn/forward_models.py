@@ -3,7 +3,7 @@
     ẑ_k = f_k(φ(s), a),      loss = Σ_k mean over a random share of the samples of error(ẑ_k, φ(s'))  +  L_φ
 
     φ: `features`.  L_φ: the encoder's own loss (inverse dynamics), zero for a frozen one.  The share, `keep`, is drawn
-    per sample and member; with the initialisation it is all that makes members differ (Disagreement's code).
+    per sample and member; it and the initialisation alone make members differ (Disagreement's code).
 
     measure    mean  mean_d (ẑ_d − φ_d)²   Disagreement, large-scale curiosity
                half  ½ Σ_d (ẑ_d − φ_d)²    Pathak 2017
@@ -24,7 +24,7 @@ from intrigue.nn.encoders import StateFeatures
 from intrigue.nn.feature_noise import FeatureNoise
 from intrigue.nn.networks import DynamicsEnsemble
 from intrigue.ops.matmul import EnsembleLinear
-from intrigue.ops.row_norm import lengths
+from intrigue.ops.row_norm import row_norm
 from intrigue.rng import Rng, uniform
 from intrigue.types import Transitions
 
@@ -33,9 +33,9 @@ Init = Literal["orthogonal", "uniform"]
 
 
 class ForwardModels(nn.Module):
-    """An ensemble over an encoder it may share with others.
+    """An ensemble over an encoder that other modules may share.
 
-    The members are Disagreement's residual nets, or with `two_layer` URLB's, begun in the way it names.
+    Members are Disagreement's residual nets, or with `two_layer` URLB's, initialised as it says.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class ForwardModels(nn.Module):
         if self.noise.sigma and self.noise.draw == "member":
             seen = self.noise.for_members(encoded, self.members).flatten(0, -3).movedim(1, 0)  # (K, B, D)
         else:
-            seen = self.noise(encoded).flatten(0, -2)  # (B, D): what all members share is not copied for each
+            seen = self.noise(encoded).flatten(0, -2)  # (B, D): a shared input is not copied for each member
         predicted = self.ensemble(seen, action.flatten(0, -2))  # (K, B, D)
         out: Tensor = predicted.movedim(0, 1).unflatten(0, lead)
         return out
@@ -81,10 +81,10 @@ class ForwardModels(nn.Module):
             case "half":
                 return offset.square().sum(-1) / 2
             case "norm":
-                return lengths(offset)
+                return row_norm(offset)
 
     def losses(self, batch: Transitions, rng: Rng) -> tuple[Tensor, Tensor]:
-        """The encoder's own loss, (), and each member's, (K,); only a joint encoder is shaped by the latter."""
+        """The encoder's own loss, (), and each member's, (K,); gradients of the latter reach only a joint encoder."""
         phi, next_phi = self.features.encode_pair(batch)
         own = self.features.inverse_loss(self.noise(phi), self.noise(next_phi), batch.action)
         if not self.features.shaped_by_forward:
@@ -92,7 +92,7 @@ class ForwardModels(nn.Module):
         error = self.errors(phi, next_phi, batch.action)
         if self.keep < 1:
             kept = uniform(error.shape, rng) < self.keep
-            error = error * kept / self.keep  # unbiased: a dropped sample is made up for by the kept
+            error = error * kept / self.keep  # unbiased: the kept samples stand in for the dropped ones
         return own, error.mean(dim=(0, 1))
 
     def loss(self, batch: Transitions, rng: Rng) -> Tensor:
@@ -114,7 +114,7 @@ class TwoLayerEnsemble(nn.Module):
                 for weight in layer.weight:
                     nn.init.orthogonal_(weight)
             else:
-                bound = layer.weight.shape[1] ** -0.5  # what nn.Linear draws from, its biases included
+                bound = layer.weight.shape[1] ** -0.5  # as nn.Linear initialises weights and biases
                 nn.init.uniform_(layer.weight, -bound, bound)
                 nn.init.uniform_(layer.bias, -bound, bound)
 

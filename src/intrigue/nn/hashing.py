@@ -16,22 +16,22 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 # Codes are non-negative int64 numbers.
-MOST_BITS = 62
-# Any number will do; fixed, because keys remembered before a resume are compared with keys made after it.
+MAX_BITS = 62
+# Arbitrary but fixed: keys stored before a resume are compared with keys computed after it.
 WEIGHT_SEED = 0
 # Austin Appleby's constants, as signed numbers.
 MIXERS = (0xFF51AFD7ED558CCD - 2**64, 0xC4CEB9FE1A85EC53 - 2**64)
 
 
 def exact_keys(states: Tensor) -> Tensor:
-    """One int64 per state (T, N, *obs) -> (T, N): equal for states equal to the bit, else almost surely not."""
-    # Zero plus minus zero is zero: two ways of writing the same number.
+    """One int64 per state (T, N, *obs) -> (T, N): equal for bitwise equal states, else almost surely different."""
+    # Adding 0 maps −0 to 0, which compares equal to it.
     plain = states + 0.0 if states.is_floating_point() else states
-    octets = plain.flatten(2).contiguous().view(torch.uint8)
-    words = functional.pad(octets, (0, -octets.shape[-1] % 8)).view(torch.int64)  # (T, N, W)
+    data = plain.flatten(2).contiguous().view(torch.uint8)
+    words = functional.pad(data, (0, -data.shape[-1] % 8)).view(torch.int64)  # (T, N, W)
     for factor in MIXERS:
-        words = (words ^ _shifted(words)) * factor  # overflow wraps, which is the modulus
-    return ((words ^ _shifted(words)) * _weights(words.shape[-1]).to(words.device)).sum(-1)
+        words = (words ^ _shift_right(words)) * factor  # overflow wraps, which is the modulus
+    return ((words ^ _shift_right(words)) * _weights(words.shape[-1]).to(words.device)).sum(-1)
 
 
 class SimHash(nn.Module):
@@ -54,8 +54,8 @@ class SimHash(nn.Module):
         return ((projected > 0) * self.powers).sum(-1)
 
 
-def _shifted(words: Tensor) -> Tensor:
-    """Words shifted right by 33, zeros coming in; torch's own shift brings in the sign."""
+def _shift_right(words: Tensor) -> Tensor:
+    """Logical right shift by 33; torch's shift is arithmetic."""
     return (words >> 33) & (2**31 - 1)
 
 

@@ -3,8 +3,8 @@
     loss = mean ‖z' − f(z, a)‖₂ + mean ‖a − g(z, z')‖₂            f: `ahead`, g: `back`
 
 Each model has one hidden ReLU layer; orthogonal weights of gain 1, zero biases (URLB utils.py). g ends in tanh, URLB's
-actions lying in [-1, 1]; here the tanh is stretched to the action's bounds, and left out where there are none. Classes,
-which URLB does not have, are guessed by cross-entropy.
+actions lying in [-1, 1]; here the tanh is scaled to the action's bounds, and omitted where there are none. Classes,
+which URLB does not have, are predicted with cross-entropy.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import torch
 from torch import Tensor, nn
 
 from intrigue.nn.networks import init_orthogonal, mlp
-from intrigue.ops.matmul import wide_linear
-from intrigue.ops.output_layer import wide_then_narrow
-from intrigue.ops.row_norm import lengths
+from intrigue.ops.matmul import hidden_linear
+from intrigue.ops.output_layer import hidden_then_output
+from intrigue.ops.row_norm import row_norm
 from intrigue.spaces import ActionSpec
 
 
@@ -40,8 +40,8 @@ class IcmDynamics(nn.Module):
     def forward(self, phi: Tensor, next_phi: Tensor, action: Tensor) -> Tensor:
         """Mean forward error plus mean inverse error, a scalar."""
         joined, pair = torch.cat([phi, action], -1), torch.cat([phi, next_phi], -1)
-        ahead = wide_linear(self.ahead[2], wide_linear(self.ahead[0], joined).relu())
-        guess = wide_then_narrow(self.back[0], self.back[2], pair)
+        ahead = hidden_linear(self.ahead[2], hidden_linear(self.ahead[0], joined).relu())
+        guess = hidden_then_output(self.back[0], self.back[2], pair)
         return _mean_norm(next_phi - ahead) + self._inverse_error(guess, action)
 
     def _inverse_error(self, guess: Tensor, action: Tensor) -> Tensor:
@@ -53,5 +53,5 @@ class IcmDynamics(nn.Module):
 
 
 def _mean_norm(rows: Tensor) -> Tensor:
-    mean: Tensor = lengths(rows).mean()
+    mean: Tensor = row_norm(rows).mean()
     return mean

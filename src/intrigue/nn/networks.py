@@ -1,4 +1,4 @@
-"""Network parts shared by agents and rewards: trunks, ensembles, initialisation. Pure torch modules, no device kept.
+"""Networks shared by agents and rewards: trunks, ensembles, initialisation. Pure torch modules, no stored device.
 
 Networks over states as URLB builds them: the state itself, or convolved pixels, into ReLU layers of one width.
 
@@ -19,11 +19,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from intrigue.ops.first_layer import Trunk
+from intrigue.ops.first_layer import FirstLayer
 from intrigue.ops.matmul import EnsembleLinear
 from intrigue.spaces import ObsSpec
 
-# Images convolved at once on a CPU without gradients: their layers stay small enough to be reused by the allocator.
+# Images per pass on a CPU without gradients: activations stay small enough for the allocator to reuse.
 CPU_IMAGES = 256
 # TensorFlow's default slope, which the Disagreement and large-scale-curiosity networks use; PyTorch's is 0.01.
 LEAKY_SLOPE = 0.2
@@ -33,7 +33,7 @@ AnyModule = TypeVar("AnyModule", bound=nn.Module)
 
 
 def freeze(module: nn.Module) -> nn.Module:
-    """The module, never to be trained."""
+    """The module, with gradients of its parameters disabled."""
     return module.requires_grad_(False)
 
 
@@ -70,7 +70,7 @@ class ConvTrunk(nn.Module):
     """The Nature convolutions (Mnih et al. 2015): 32@8x8/4, 64@4x4/2, 64@3x3/1, dense to `features`.
 
     `nature`: ReLU, orthogonal √2. `dis`: leaky ReLU of slope 0.2, Glorot convolutions, normc dense (Disagreement).
-    Where it learns, and always on a CPU, channels are moved last: 1.3 to 1.5 times as fast on both kinds of machine.
+    With gradients, and always on a CPU, the memory format is channels-last: 1.3 to 1.5 times as fast on CPU and GPU.
     """
 
     def __init__(self, shape: tuple[int, ...], features: int, style: Style) -> None:
@@ -177,11 +177,11 @@ class StateTrunk(nn.Module):
 
 
 def icm_trunk(spec: ObsSpec, features: int) -> nn.Module:
-    """URLB's `icm_apt` encoder: one layer, LayerNorm, tanh. Forward and inverse model train it (`icm_dynamics`)."""
+    """URLB's `icm_apt` encoder: one layer, LayerNorm, tanh, trained by forward and inverse model (`icm_dynamics`)."""
     trunk = StateTrunk(spec, features)
-    return nn.Sequential(trunk, init_orthogonal(Trunk(trunk.width, features), 1.0))
+    return nn.Sequential(trunk, init_orthogonal(FirstLayer(trunk.width, features), 1.0))
 
 
 def relu_net(width_in: int, hidden: int, width_out: int) -> nn.Module:
-    """Two hidden layers of one width: what every URLB reward reads states with."""
+    """Two hidden layers of one width, the network of all URLB rewards."""
     return init_orthogonal(mlp((width_in, hidden, hidden, width_out), nn.ReLU), 1.0)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from intrigue.nn.returns import discounted_sums
 
-# openai/baselines' RunningMeanStd starts as if it had seen 1e-4 samples of mean 0 and variance 1.
+# openai/baselines' RunningMeanStd starts with a count of 1e-4, mean 0 and variance 1.
 PRIOR_COUNT = 1e-4
 EPSILON = 1e-8
 # 128 squares of bytes sum to less than 2^24, up to which float32 counts exactly.
@@ -28,8 +28,8 @@ class Moments(NamedTuple):
     mean: Tensor
     var: Tensor
 
-    def merged(self, other: Moments) -> Moments:
-        """The moments of both samples together; this one must not be empty."""
+    def merge(self, other: Moments) -> Moments:
+        """The moments of the union of both samples; this one must not be empty."""
         total = self.size + other.size
         shift = other.mean - self.mean
         spread = self.var * self.size + other.var * other.size + shift.square() * self.size * other.size / total
@@ -61,7 +61,7 @@ class RunningMoments(nn.Module):
         else:
             rows = rows.to(torch.float64)
             mean, var = rows.mean(0), rows.var(0, unbiased=False)
-        self.commit(self.moments().merged(Moments(torch.full_like(self.count, rows.shape[0]), mean, var)))
+        self.commit(self.moments().merge(Moments(torch.full_like(self.count, rows.shape[0]), mean, var)))
 
     def moments(self) -> Moments:
         """What has been observed so far."""
@@ -69,9 +69,9 @@ class RunningMoments(nn.Module):
 
     @torch.no_grad()
     def commit(self, moments: Moments) -> None:
-        """Take over moments that were merged outside, for scores that already counted their own batch."""
-        for held, given in zip(self.moments(), moments, strict=True):
-            held.copy_(given)
+        """Set moments that were merged outside, for scores that already included their batch."""
+        for held, merged in zip(self.moments(), moments, strict=True):
+            held.copy_(merged)
 
     def std(self) -> Tensor:
         """Standard deviation, never exactly zero."""
@@ -79,7 +79,7 @@ class RunningMoments(nn.Module):
 
 
 def valid_moments(values: Tensor, valid: Tensor, *, unbiased: bool = False) -> Moments:
-    """Moments of the entries that are valid, without waiting for the device; where none is, a sample of size 0."""
+    """Moments of the valid entries, without synchronising with the host; size 0 if there are none."""
     size = valid.sum(dtype=torch.float64)
     mean = values.double().where(valid, 0).sum() / size.clamp_min(1)
     offset = (values.double() - mean).where(valid, 0)
@@ -99,7 +99,7 @@ def _byte_moments(rows: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class ReturnScale(nn.Module):
-    """Standard deviation of the discounted sum of a reward, the unit in which bonuses are handed on.
+    """Standard deviation of the discounted sum of a reward, by which bonuses are divided.
 
     As in large-scale curiosity and RND: R ← γR + r per environment, never reset; the running variance of R is kept; the
     mean is not subtracted. The sum runs over time, one chain per environment.
@@ -115,7 +115,7 @@ class ReturnScale(nn.Module):
 
     @torch.no_grad()
     def observe(self, reward: Tensor) -> None:
-        """Let a (T, N) batch of raw rewards into the running scale."""
+        """Update the running scale with raw rewards (T, N)."""
         if self.carry.shape != reward.shape[1:]:
             self.carry = reward.new_zeros(reward.shape[1])
         sums = discounted_sums(reward, self.carry, self.discount)
@@ -136,9 +136,9 @@ class ValueScale(nn.Module):
 
     @torch.no_grad()
     def observe(self, reward: Tensor, valid: Tensor | None = None) -> None:
-        """Let the valid ones of a batch of raw rewards, of any shape, into the running scale."""
+        """Update the running scale with the valid raw rewards of a batch of any shape."""
         counted = torch.ones_like(reward, dtype=torch.bool) if valid is None else valid
-        self.moments.commit(self.moments.moments().merged(valid_moments(reward, counted)))
+        self.moments.commit(self.moments.moments().merge(valid_moments(reward, counted)))
 
     def scale(self) -> Tensor:
         """The number rewards are divided by, (), float32."""

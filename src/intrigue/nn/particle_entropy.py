@@ -1,13 +1,13 @@
 """Particle-based entropy: a state is worth the distance to its nearest neighbours (APT, arXiv:2103.04551).
 
-    d_j  = ‖z − z⁽ʲ⁾‖₂,  j = 1 … k nearest of the candidates        (`neighbours.knn_distances`)
+    d_j  = ‖z − z⁽ʲ⁾‖₂,  j = 1 … k nearest of the candidates        (`knn.knn_distances`)
     u_j  = max(d_j / ν − c, 0)                                        ν: normaliser, c: `clip`
     r    = log(1 + mean_j u_j)   or   log(1 + u_k)                    `average`; without `log`, the argument less 1
 
     ν    1, or the running mean, standard deviation or variance of the distances that enter r, this batch included
 
-APT, RE3, APS, CIC and ProtoRL differ only in these choices. Scoring is pure: the statistics are merged with the batch
-on the side, and `observe` commits what `score` used, out of the parts it handed on.
+APT, RE3, APS, CIC and ProtoRL differ only in these choices. Scoring is pure: it merges the statistics with the batch
+without storing them, and `observe` stores what `score` used, from the parts it returned.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from intrigue.types import Components
 
 Normalizer = Literal["none", "mean", "std", "variance"]
 
-# Keeps a normaliser of states that are all alike from dividing by zero.
+# Avoids division by zero when all states are equal.
 SMALLEST = 1e-8
 
 
@@ -61,8 +61,8 @@ class ParticleEntropy(nn.Module):
     ) -> tuple[Tensor, Components]:
         """Novelty of encodings (T, N, D) and the parts `observe` wants back, each (T, N).
 
-        Without `candidates` the valid rows of the batch are searched. Given ones are (M, D), of which `allowed` (M,)
-        may be neighbours; `aligned` says that the first T·N of them are the batch itself, so that `count_self` applies.
+        Without `candidates` the valid rows of the batch are searched. Otherwise they are (M, D), of which `allowed`
+        (M,) may be neighbours; `aligned`: the first T·N of them are the batch itself, so `count_self` applies.
         """
         if candidates is None:
             candidates, allowed, aligned = encoded.flatten(0, 1), valid.flatten(), True
@@ -71,7 +71,7 @@ class ParticleEntropy(nn.Module):
         near = knn_distances(query, candidates, self.k, own=own, allowed=allowed, backend=self.backend)
         distance, used = near.distance.unflatten(0, valid.shape), near.found.unflatten(0, valid.shape)  # (T, N, k)
         if not self.average:
-            # The k-th, or the last there is: candidates may be fewer.
+            # The k-th, or the last where there are fewer.
             last = (used.sum(-1, keepdim=True) - 1).clamp_min(0)
             distance, used = distance.gather(-1, last), used.gather(-1, last)
         count = used.sum(-1)
@@ -82,12 +82,12 @@ class ParticleEntropy(nn.Module):
 
     @torch.no_grad()
     def observe(self, parts: Components, valid: Tensor) -> None:
-        """Commit the statistics that `score` used for these parts."""
+        """Store the statistics that `score` used for these parts."""
         if self.moments is not None:
-            self.moments.commit(self._merged(self.moments, parts, valid))
+            self.moments.commit(self._merge(self.moments, parts, valid))
 
     def _parts(self, distance: Tensor, used: Tensor, count: Tensor) -> Components:
-        """Mean distance of each row and, for a normaliser, what the moments of all distances are made of."""
+        """Mean distance of each row and, for a normaliser, the terms of the moments of all distances."""
         mean = distance.sum(-1) / count.clamp_min(1)
         if self.moments is None:
             return {"distance": mean}
@@ -96,10 +96,10 @@ class ParticleEntropy(nn.Module):
         return {"distance": mean, "distance_spread": spread, "neighbours": count.to(mean.dtype)}
 
     def _unit(self, parts: Components, valid: Tensor) -> Tensor | float:
-        """ν, from the moments as they will be with this batch."""
+        """ν, from the moments with this batch merged."""
         if self.moments is None:
             return 1.0
-        merged = self._merged(self.moments, parts, valid)
+        merged = self._merge(self.moments, parts, valid)
         match self.normalizer:
             case "mean":
                 unit = merged.mean
@@ -110,7 +110,7 @@ class ParticleEntropy(nn.Module):
         return unit.clamp_min(SMALLEST).to(parts["distance"].dtype)
 
     @staticmethod
-    def _merged(moments: RunningMoments, parts: Components, valid: Tensor) -> Moments:
+    def _merge(moments: RunningMoments, parts: Components, valid: Tensor) -> Moments:
         """All distances of the valid rows pooled (variance = mean of variances + variance of means), then merged."""
         weight = parts["neighbours"].double() * valid
         mean, spread = parts["distance"].double(), parts["distance_spread"].double()
@@ -118,4 +118,4 @@ class ParticleEntropy(nn.Module):
         share = weight / count.clamp_min(1)
         center = (share * mean).sum()
         var = (share * (spread.square() + (mean - center).square())).sum()
-        return moments.moments().merged(Moments(count, center, var))
+        return moments.moments().merge(Moments(count, center, var))

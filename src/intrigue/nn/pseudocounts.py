@@ -1,11 +1,11 @@
-"""How often an episode has been near a state, by a kernel over its nearest neighbours (NGU, arXiv:2002.06038).
+"""Pseudo-counts of a state within its episode, by a kernel over its nearest neighbours (NGU, arXiv:2002.06038).
 
     n(z) ≈ Σ_i K(z, z_i),    K = ε / ( max(u_i − ξ, 0) + ε ),    z_i: the k nearest states of the episode so far
 
     scale="running"    u_i = ‖z − z_i‖² / d²_m,   d²_m the running mean of those squared distances      (NGU)
     scale="own"        u_i = ‖z − z_i‖ / d_m,     d_m the mean of the row's own k distances             (RLeXplore)
 
-A neighbour at less than ξ of the usual distance is the same state and adds 1; one at the usual distance adds about ε.
+A neighbour at less than ξ of the mean distance counts as the same state and adds 1; one at it adds about ε.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from intrigue.nn.episodic_memory import EpisodicMemory, PerEnvironment
 
 
 class Near(NamedTuple):
-    """What the episode so far says of each row's state, each (T, N)."""
+    """Each row's state against the episode so far, each (T, N)."""
 
     visits: Tensor  # n, between 0 and k
     distance: Tensor  # mean distance to the neighbours (squared with scale="running"); 0 where not enough
-    enough: Tensor  # bool: there were as many neighbours as asked for
+    enough: Tensor  # bool: there were at least as many neighbours as required
 
 
 class KernelSettings(Protocol):
-    """The part of a reward's configuration that decides its kernel counts."""
+    """The settings of a reward that its kernel counts read."""
 
     @property
     def feature_dim(self) -> int:
@@ -48,11 +48,11 @@ class KernelSettings(Protocol):
 
     @property
     def cluster_distance(self) -> float:
-        """Share of the usual distance below which states are one."""
+        """Fraction of the mean distance below which states count as equal."""
 
 
 class KernelCounts(nn.Module):
-    """Kernel counts over episodic memories. `least`: neighbours a row must have before its distances are usual ones."""
+    """Kernel counts over episodic memories. `least`: neighbours a row needs to enter the mean distance."""
 
     def __init__(self, cfg: KernelSettings, *, least: int, scale: Literal["running", "own"] = "running") -> None:
         super().__init__()
@@ -61,7 +61,7 @@ class KernelCounts(nn.Module):
         self.usual = RunningMean() if scale == "running" else None
 
     def episode_lengths(self, envs: int) -> Tensor:
-        """How many states each episode under way has had, (N,)."""
+        """States of each current episode so far, (N,)."""
         return self.memory.episode_lengths(envs)
 
     def near(self, segments: EpisodeSegments, entries: Tensor) -> Near:
@@ -79,7 +79,7 @@ class KernelCounts(nn.Module):
 
     @torch.no_grad()
     def observe(self, segments: EpisodeSegments, entries: Tensor | None, distance: Tensor) -> None:
-        """Remember the states still going, and let the rows' mean distances (T, N), as scored, into the usual one."""
+        """Store the ongoing states, and update the mean with the rows' mean distances (T, N), as scored."""
         if self.usual is not None:
             self.usual.observe(distance, self._enough(segments) & segments.active[segments.row_places])
         self.memory.add(segments, entries)
@@ -89,9 +89,9 @@ class KernelCounts(nn.Module):
 
 
 class RunningMean(PerEnvironment):
-    """The mean of all values so far, one per environment: NGU's actors share nothing.
+    """The mean of all values so far, one per environment, as NGU's actors share nothing.
 
-    A row is given the mean up to and including itself, so that cutting a rollout in two changes nothing.
+    A row gets the mean up to and including itself, so splitting a rollout in two changes nothing.
     """
 
     total: Tensor
@@ -109,7 +109,7 @@ class RunningMean(PerEnvironment):
 
     @torch.no_grad()
     def observe(self, values: Tensor, counted: Tensor) -> None:
-        """Let the counted values (T, N) in."""
+        """Add the counted values (T, N)."""
         total, count = self._sums(values, counted)
         self.total, self.count = total[-1].clone(), count[-1].clone()
 
@@ -120,5 +120,5 @@ class RunningMean(PerEnvironment):
 
 
 def _relative(distance: Tensor, usual: Tensor) -> Tensor:
-    """Distances over their usual size; where that is zero, all states so far are one."""
+    """Distances over their mean; 0 where that is zero, since all states so far are equal."""
     return (distance / usual.where(usual > 0, 1)).where((usual > 0) | distance.isinf(), 0)

@@ -1,7 +1,7 @@
 """Returns and advantages as pure functions; all arguments (T, N), time first.
 
-Termination and truncation are told apart: a truncated step still looks at the value of its true successor, only the
-chain of later advantages is cut.
+Termination and truncation differ: a truncated step bootstraps from the value of its true successor, and only the sum
+of later advantages is cut.
 """
 
 from __future__ import annotations

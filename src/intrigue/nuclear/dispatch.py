@@ -1,4 +1,4 @@
-"""The one place that decides how a nuclear norm is computed; a faster kernel is added here and nowhere else.
+"""Chooses how a nuclear norm is computed; a faster kernel is added here and nowhere else.
 
 triton   three fused kernels, close to the time of reading the input once; CUDA, smaller side at most 32
 native   the same algorithm in C, compiled on first use where there is a compiler; CPU, smaller side at most 32
@@ -15,8 +15,8 @@ from typing import Literal, cast, get_args
 import torch
 
 from intrigue.nuclear.inputs import MatrixError, check_option
-from intrigue.nuclear.native import library
-from intrigue.ops.triton_support import INTERPRETED, triton_lacks, triton_works
+from intrigue.nuclear.native import native_library
+from intrigue.ops.triton_support import INTERPRETED, triton_available, why_no_triton
 
 Method = Literal["triton", "native", "gram", "svd"]
 METHODS: tuple[Method, ...] = get_args(Method)
@@ -35,9 +35,9 @@ def choose_method(device: torch.device, dtype: torch.dtype, n: int, m: int) -> M
     side = min(n, m)
     if side > GRAM_LIMIT:
         return "svd"
-    if side <= FUSED_LIMIT and device.type == "cuda" and _triton_is_there():
+    if side <= FUSED_LIMIT and device.type == "cuda" and _triton_available_or_warn():
         return "triton"
-    if side <= FUSED_LIMIT and device.type == "cpu" and library().norms is not None:
+    if side <= FUSED_LIMIT and device.type == "cpu" and native_library().function is not None:
         return "native"
     return "gram"
 
@@ -62,21 +62,21 @@ def resolve_method(name: str, device: torch.device, dtype: torch.dtype, n: int, 
 
 
 def describe_auto(device: torch.device) -> str:
-    """What "auto" means on this device, in words, for float32 matrices of three sizes."""
+    """A sentence on what "auto" means on this device, for float32 matrices of three sizes."""
     sizes = ((5, 512), (64, 512), (256, 512))
-    means = ", ".join(f"{n}x{m} {choose_method(device, torch.float32, n, m)}" for n, m in sizes)
-    lost = library().reason if device.type == "cpu" and library().norms is None else ""
-    return f"{means} ({lost}; with one, 5x512 takes a third of the time)" if lost else means
+    choices = ", ".join(f"{n}x{m} {choose_method(device, torch.float32, n, m)}" for n, m in sizes)
+    missing = native_library().reason if device.type == "cpu" and native_library().function is None else ""
+    return f"{choices} ({missing}; with one, 5x512 takes a third of the time)" if missing else choices
 
 
 @functools.cache
-def _triton_is_there() -> bool:
-    """Whether Triton's kernels can be started; says once what is lost where they cannot."""
-    if triton_works():
+def _triton_available_or_warn() -> bool:
+    """Whether Triton kernels can be launched; warns once if not."""
+    if triton_available():
         return True
     warnings.warn(
         "nuclear norms on CUDA take torch's Gram method, about ten times slower, and cannot be captured in a CUDA "
-        f"graph: {triton_lacks()}",
+        f"graph: {why_no_triton()}",
         RuntimeWarning,
         stacklevel=2,
     )

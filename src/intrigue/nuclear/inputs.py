@@ -1,11 +1,8 @@
-"""What the nuclear functions accept, and the errors for everything else.
+"""Inputs of the nuclear functions: what is accepted, the errors for everything else, and the layout kernels read.
 
-Accepted: a tensor of shape (..., n, m) with n, m ≥ 1, dtype float16, bfloat16, float32 or float64. Any leading batch
-shape is fine, an empty one included: no matrices in, no scores out.
-
-The words for what is computed from a matrix: the form of the value, and what its rows are measured from.
-
-Where matrices lie in memory: a stack of any strides, or rows gathered by index and never copied together.
+Accepted: a tensor of shape (..., n, m) with n, m ≥ 1 and any strides, dtype float16, bfloat16, float32 or float64; or
+`Gathered` rows, which are read through their index and never copied together. Any leading batch shape is fine, an empty
+one included: no matrices in, no scores out. `Form` and `Center` name what is computed from a matrix.
 """
 
 from __future__ import annotations
@@ -23,7 +20,7 @@ ACCEPTED_DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
 class MatrixError(IntrigueError, ValueError):
-    """The tensor is no batch of matrices, or an option has an unknown value."""
+    """The tensor is not a batch of matrices, or an option has an unknown value."""
 
 
 class MatrixTypeError(MatrixError, TypeError):
@@ -31,9 +28,9 @@ class MatrixTypeError(MatrixError, TypeError):
 
 
 def check_matrices(z: Tensor) -> None:
-    """Nothing when `z` is a batch of real matrices.
+    """Accept batches of real matrices.
 
-    Raises MatrixTypeError for what is no real floating tensor, MatrixError for fewer than two axes or an empty matrix.
+    Raises MatrixTypeError unless `z` is a real floating tensor, MatrixError for fewer than two axes or an empty matrix.
     """
     if not isinstance(z, Tensor):
         raise MatrixTypeError(
@@ -42,8 +39,8 @@ def check_matrices(z: Tensor) -> None:
         )
     if z.dtype not in ACCEPTED_DTYPES:
         names = ", ".join(str(dtype).removeprefix("torch.") for dtype in ACCEPTED_DTYPES)
-        given = str(z.dtype).removeprefix("torch.")
-        raise MatrixTypeError(f"matrices have dtype {given}. Accepted: {names}. Convert with z.float() first.")
+        dtype = str(z.dtype).removeprefix("torch.")
+        raise MatrixTypeError(f"matrices have dtype {dtype}. Accepted: {names}. Convert with z.float() first.")
     if z.dim() < 2:
         raise MatrixError(
             f"matrices have shape {tuple(z.shape)}. Accepted: (..., n, m), n states of m dimensions as rows. "
@@ -57,7 +54,7 @@ def check_matrices(z: Tensor) -> None:
 
 
 def check_gathered(query: Tensor, table: Tensor, index: Tensor) -> None:
-    """Nothing when these name rows to gather: (B, m) and (M, m) of one real type, (B, k) int64.
+    """Accept rows to gather: (B, m) and (M, m) of one real dtype, (B, k) int64.
 
     Raises MatrixTypeError or MatrixError otherwise. Whether the indices lie within the table is not checked.
     """
@@ -79,15 +76,15 @@ def check_gathered(query: Tensor, table: Tensor, index: Tensor) -> None:
 
 
 def check_option(option: str, value: str, known: Collection[str]) -> None:
-    """Nothing when `value` is a known value of `option`; raises MatrixError with the nearest one otherwise."""
+    """Raise MatrixError, with the nearest known value, unless `value` is a known value of `option`."""
     if value not in known:
         raise MatrixError(f"{option}: {unknown_name(str(value), known)}")
 
 
 def require_finite(broken: Tensor, name: str) -> None:
-    """Nothing when no entry of `broken` (True per non-finite matrix, in batch shape) is set.
+    """Raise NonFiniteError if any entry of `broken` (True per non-finite matrix, in batch shape) is set.
 
-    Raises NonFiniteError with their number and the first index. Reads one number back from the device.
+    Reads one number back from the device.
     """
     count = int(broken.sum())
     if count == 0:
@@ -123,8 +120,8 @@ class Gathered:
 
 
 @dataclass(frozen=True)
-class Source:
-    """Addresses of the entries of B matrices, as the kernels take them; strides count entries."""
+class MatrixLayout:
+    """Where the entries of B matrices are in memory, as kernels take it; strides count entries."""
 
     first: Tensor  # the stack (outer, inner, n, m), or the tensor (B, m) of each matrix's first row
     table: Tensor  # gathered rows: the tensor (M, m) of all other rows; otherwise the stack again, unused
@@ -136,29 +133,29 @@ class Source:
     columns: int  # m
     strides: tuple[int, int, int, int, int]  # outer, inner, row, column, row of the table
 
-    def widened(self) -> Source:
-        """The same in float32, copied."""
+    def to_float32(self) -> MatrixLayout:
+        """A copy in float32."""
         if self.gather:
-            return gathered_source(Gathered(self.first.float(), self.table.float(), self.index))
-        return stack_source(self.first.float())
+            return gathered_layout(Gathered(self.first.float(), self.table.float(), self.index))
+        return stack_layout(self.first.float())
 
 
-def stack_source(z: Tensor) -> Source:
-    """The source of a stack (..., n, m); copies only where four or more batch axes cannot be seen as two."""
+def stack_layout(z: Tensor) -> MatrixLayout:
+    """The layout of a stack (..., n, m); copies only if three or more batch axes cannot be viewed as two."""
     n, m = z.shape[-2:]
     stack = z.reshape((1,) * (4 - z.dim()) + z.shape) if z.dim() <= 4 else z.reshape(-1, *z.shape[-3:])
     outer, inner, row, column = stack.stride()
     count, width = stack.shape[0] * stack.shape[1], max(stack.shape[1], 1)
-    return Source(stack, stack, stack, False, count, width, n, m, (outer, inner, row, column, 0))
+    return MatrixLayout(stack, stack, stack, False, count, width, n, m, (outer, inner, row, column, 0))
 
 
-def gathered_source(rows: Gathered) -> Source:
-    """The source of gathered rows."""
+def gathered_layout(rows: Gathered) -> MatrixLayout:
+    """The layout of gathered rows; copies if strides differ between the tensors."""
     query, table, index = rows.query, rows.table, rows.index
     if query.stride(1) != table.stride(1):
         query, table = query.contiguous(), table.contiguous()
     (row, column), count = query.stride(), query.shape[0]
     strides = (0, row, 0, column, table.stride(0))
-    return Source(
+    return MatrixLayout(
         query, table, index.contiguous(), True, count, max(count, 1), index.shape[1] + 1, query.shape[1], strides
     )

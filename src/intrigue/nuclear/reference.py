@@ -6,7 +6,7 @@ Both methods return the ratio ‖Z‖_*/‖Z‖_F and ‖Z‖_F, from which ever
     svd    ratio = Σ σ_i(Z / ‖Z‖_F)
 
 Range: squares of float32 numbers (1e-45 to 3e38) fit into float64 as they are, so only float64 input is brought near 1
-first, by a power of two, which rounds nothing.
+first, by a power of two, which is exact.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ class Norms(NamedTuple):
     exponent: Tensor  # (B,) int32
 
 
-def norms(z: Tensor, center: Center, by_svd: bool) -> Norms:
+def reference_norms(z: Tensor, center: Center, by_svd: bool) -> Norms:
     """Norms of the matrices in `z` (B, n, m), by their singular values or by their Gram matrices."""
     on_cpu, size = z.device.type == "cpu", z.shape[-2] * z.shape[-1]
     matrices = CPU_ENTRIES // size if on_cpu else min(GPU_MATRICES, GPU_ENTRIES // size)
-    parts = [_norms_of_part(part, center, by_svd) for part in torch.split(z, max(1, matrices))]
-    return Norms(*(torch.cat(column) for column in zip(*parts, strict=True)))
+    chunks = [_norms_of_chunk(chunk, center, by_svd) for chunk in torch.split(z, max(1, matrices))]
+    return Norms(*(torch.cat(column) for column in zip(*chunks, strict=True)))
 
 
 def shift(x: Tensor, exponent: Tensor) -> Tensor:
@@ -56,14 +56,14 @@ def center_rows(z: Tensor, center: Center) -> Tensor:
     return offset if center == "first" else offset - offset.mean(dim=-2, keepdim=True)
 
 
-def _norms_of_part(part: Tensor, center: Center, by_svd: bool) -> Norms:
-    z = part.double()
+def _norms_of_chunk(chunk: Tensor, center: Center, by_svd: bool) -> Norms:
+    z = chunk.double()
     exponent = torch.zeros(z.shape[0], dtype=torch.int32, device=z.device)
-    if part.dtype == torch.float64:
+    if chunk.dtype == torch.float64:
         z, exponent = _near_one(z)
     if center != "none":
         z = center_rows(z, center)
-        if part.dtype == torch.float64:  # Deviations may be far smaller than what they deviate from.
+        if chunk.dtype == torch.float64:  # Deviations may be far smaller than what they deviate from.
             z, smaller = _near_one(z)
             exponent = exponent + smaller
     ratio, frobenius = _ratio_by_svd(z) if by_svd else _ratio_by_gram(z)

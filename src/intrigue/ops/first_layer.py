@@ -1,22 +1,23 @@
-"""The first layer of URLB's networks: few inputs, many outputs, LayerNorm and tanh, in one kernel on a GPU.
+"""The first layer of URLB's networks, few inputs and many outputs: linear, LayerNorm and tanh in one kernel on a GPU.
 
-    trunk = Trunk(K, H)
-    trunk(x)    y = tanh(LayerNorm(x Wᵀ + b) · gain + shift)    (..., K) -> (..., H)
-    trunk(x, low=True)      y rounded to bfloat16, and its gradient taken so: what wide layers multiply (`wide`)
+    layer = FirstLayer(K, H)
+    layer(x)    y = tanh(LayerNorm(x Wᵀ + b) · gain + shift)    (..., K) -> (..., H)
+    layer(x, bfloat16=True)      y rounded to bfloat16, and its gradient read in it: what hidden layers multiply
 
-A product of so few inputs leaves cuBLAS little to do between reading and writing; LayerNorm and tanh read and write as
-much again. The kernels (`first_layer_kernels`) keep a row in registers from its inputs to its outputs, and back.
+With so few inputs cuBLAS spends its time reading and writing, and LayerNorm and tanh read and write as much again. The
+kernels (`first_layer_kernels`) keep a row in registers from its inputs to its outputs, and back.
 
-The custom operators are opaque to torch.compile and graph capture:
+The custom operators:
 
-    trunk(x, weight, bias, gain, shift, eps, exact, low) -> y
-    trunk_backward(dy, x, weight, bias, gain, shift, eps, exact, sums) -> ∂(x Wᵀ + b), parts of ∂gain, ∂shift and ∂bias
+    first_layer(x, weight, bias, gain, shift, eps, exact, low) -> y
+    first_layer_backward(dy, x, weight, bias, gain, shift, eps, exact, sums)
+                                                  -> ∂(x Wᵀ + b), partial sums of ∂gain, ∂shift and ∂bias
 
-of x (B, K), weight (H, K) and the others (H,), or all of them with an axis S of seeds in front, which is where torch's
-vmap puts the mapped axis. `exact`: products in float32, else in TensorFloat-32. Two runs agree to the bit. Gradients
-are torch.autograd's, also of what was mapped; torch.func.grad has none, and there is no second derivative.
+of x (B, K), weight (H, K) and the others (H,), or all of them with a leading axis S of seeds, where vmap puts its batch
+axis. `exact`: products in float32, else in TF32; `low`: y in bfloat16. Results are deterministic. Gradients work under
+vmap; there are no torch.func.grad and no second derivative.
 
-Elsewhere than on CUDA, of other types and of other sizes, `Trunk` is the three layers that it is made of, to the bit.
+On other devices, and for other dtypes and sizes, `FirstLayer` computes its three layers, with the same bits.
 """
 
 from __future__ import annotations
@@ -25,50 +26,42 @@ import functools
 from typing import Any, cast
 
 import torch
-from torch import Tensor, library, nn
+from torch import Tensor, nn
 
+from intrigue.ops.custom_op import merge_seed_axes, refuse_second_derivative, register_operator
 from intrigue.ops.precision import tf32_allowed
-from intrigue.ops.triton_support import kernels_run_on, seeds_first
+from intrigue.ops.triton_support import can_run_kernels
 
-MOST_INPUTS = 128  # more are cuBLAS's: all weights go through every program
-OUTPUTS = (32, 64, 128, 256, 512, 1024)  # powers of two, as Triton's blocks are; a row of more does not fit registers
-
-_LIBRARY = library.Library("intrigue", "FRAGMENT")
-_LIBRARY.define(
-    "trunk(Tensor x, Tensor weight, Tensor bias, Tensor gain, Tensor shift, float eps, bool exact, bool low) -> Tensor"
-)
-_LIBRARY.define(
-    "trunk_backward(Tensor dy, Tensor x, Tensor weight, Tensor bias, Tensor gain, Tensor shift, float eps, bool exact, "
-    "bool sums) -> (Tensor, Tensor)"
-)
+MAX_INPUTS = 128  # above, cuBLAS is better: every program reads all weights
+OUTPUTS = (32, 64, 128, 256, 512, 1024)  # powers of two, as Triton's blocks; wider rows do not fit registers
 
 
-class Trunk(nn.Sequential):
-    """Linear, LayerNorm and tanh, under the names that a sequence of them has."""
+class FirstLayer(nn.Sequential):
+    """Linear, LayerNorm and tanh, with the parameter names of a sequence of them."""
 
     def __init__(self, width_in: int, width_out: int) -> None:
         super().__init__(nn.Linear(width_in, width_out), nn.LayerNorm(width_out), nn.Tanh())
 
-    def forward(self, x: Tensor, *, low: bool = False) -> Tensor:
+    def forward(self, x: Tensor, *, bfloat16: bool = False) -> Tensor:
         """(..., K) -> (..., H)."""
         dense, norm = cast(nn.Linear, self[0]), cast(nn.LayerNorm, self[1])
-        if x.dim() < 2 or not suits(x.device, x.dtype, dense.in_features, dense.out_features):
+        if x.dim() < 2 or not is_supported(x.device, x.dtype, dense.in_features, dense.out_features):
             plain: Tensor = super().forward(x)  # type: ignore[no-untyped-call]
-            return plain.bfloat16() if low else plain
+            return plain.bfloat16() if bfloat16 else plain
         weights = (dense.weight, dense.bias, norm.weight, norm.bias)
-        y: Tensor = TRUNK(x.flatten(0, -2), *weights, norm.eps, not tf32_allowed(), low)
+        y: Tensor = FIRST_LAYER(x.flatten(0, -2), *weights, norm.eps, not tf32_allowed(), bfloat16)
         return y if x.dim() == 2 else y.unflatten(0, x.shape[:-1])
 
 
-def suits(device: torch.device, dtype: torch.dtype, width_in: int, width_out: int) -> bool:
-    """Whether a trunk of these widths is the operator's. Nothing in it that torch.compile could not look into."""
-    fits = 1 <= width_in <= MOST_INPUTS and width_out in OUTPUTS
-    return fits and dtype == torch.float32 and kernels_run_on(device)
+def is_supported(device: torch.device, dtype: torch.dtype, width_in: int, width_out: int) -> bool:
+    """Whether the operator takes a layer of these widths. Contains nothing that breaks a torch.compile graph."""
+    fits = 1 <= width_in <= MAX_INPUTS and width_out in OUTPUTS
+    return fits and dtype == torch.float32 and can_run_kernels(device)
 
 
-def takes_kernel(device: torch.device, dtype: torch.dtype, width_in: int, width_out: int) -> bool:
-    """Whether it is computed by the Triton kernels: the operator's own choice, by what the device has."""
-    if not suits(device, dtype, width_in, width_out):
+def uses_kernel(device: torch.device, dtype: torch.dtype, width_in: int, width_out: int) -> bool:
+    """Whether the operator launches the Triton kernels: also a question of the device's shared memory."""
+    if not is_supported(device, dtype, width_in, width_out):
         return False
     if device.type != "cuda":  # interpreted
         return True
@@ -80,115 +73,72 @@ def takes_kernel(device: torch.device, dtype: torch.dtype, width_in: int, width_
 
 @functools.cache
 def _shared_memory(device: torch.device) -> int:
-    """Bytes that one program may have."""
-    # What every device has, where torch does not say.
+    """Bytes available to one program; what every device has, where torch does not say."""
     return int(getattr(torch.cuda.get_device_properties(device), "shared_memory_per_block_optin", 48 * 1024))
 
 
-def _taken(x: Tensor, weight: Tensor) -> bool:
-    return takes_kernel(x.device, x.dtype, weight.shape[-1], weight.shape[-2])
+def _uses_kernel(x: Tensor, weight: Tensor) -> bool:
+    return uses_kernel(x.device, x.dtype, weight.shape[-1], weight.shape[-2])
 
 
-def _trunk(
+def _out_dtype(x: Tensor, low: bool) -> torch.dtype:
+    return torch.bfloat16 if low else x.dtype
+
+
+def _forward(
     x: Tensor, weight: Tensor, bias: Tensor, gain: Tensor, shift: Tensor, eps: float, exact: bool, low: bool
 ) -> Tensor:
-    if not _taken(x, weight):
-        return _squashed(_normalised(x, weight, bias, eps)[0], gain, shift).to(_type(x, low))
+    dtype = _out_dtype(x, low)
+    if not _uses_kernel(x, weight):
+        return _scale_and_squash(_normalise(x, weight, bias, eps)[0], gain, shift).to(dtype)
     from intrigue.ops import first_layer_kernels
 
-    with torch.cuda.device_of(x):  # Triton launches where torch is at the moment.
-        return first_layer_kernels.forward(x, weight, bias, gain, shift, eps, exact, _type(x, low))
+    with torch.cuda.device_of(x):  # Triton launches on torch's current device.
+        return first_layer_kernels.forward(x, weight, bias, gain, shift, eps, exact, dtype)
 
 
-def _trunk_backward(
-    dy: Tensor,
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor,
-    gain: Tensor,
-    shift: Tensor,
-    eps: float,
-    exact: bool,
-    sums: bool,
-) -> tuple[Tensor, Tensor]:
-    if not _taken(x, weight):
-        return _plain_backward(dy.to(x.dtype), x, weight, bias, gain, shift, eps, sums)
-    from intrigue.ops import first_layer_kernels
-
-    with torch.cuda.device_of(x):
-        return first_layer_kernels.backward(dy, x, weight, bias, gain, shift, eps, exact, sums)
+def _fake_forward(x: Tensor, weight: Tensor, *others: Any) -> Tensor:
+    return x.new_empty((*x.shape[:-1], weight.shape[-2]), dtype=_out_dtype(x, others[-1]))
 
 
-def _plain_backward(
-    dy: Tensor, x: Tensor, weight: Tensor, bias: Tensor, gain: Tensor, shift: Tensor, eps: float, sums: bool
-) -> tuple[Tensor, Tensor]:
-    """The equations of `first_layer_kernels`, all rows at once."""
-    n, scale = _normalised(x, weight, bias, eps)
-    dz = dy * (1 - _squashed(n, gain, shift).square())
-    dn = dz * _row(gain)
+def _backward(dy: Tensor, x: Tensor, weight: Tensor, *others: Any) -> tuple[Tensor, Tensor]:
+    if _uses_kernel(x, weight):
+        from intrigue.ops import first_layer_kernels
+
+        with torch.cuda.device_of(x):
+            return first_layer_kernels.backward(dy, x, weight, *others)
+    # The equations of `first_layer_kernels`, all rows at once.
+    bias, gain, shift, eps, _, sums = others
+    n, scale = _normalise(x, weight, bias, eps)
+    dz = dy.to(x.dtype) * (1 - _scale_and_squash(n, gain, shift).square())
+    dn = dz * gain.unsqueeze(-2)
     dp = (dn - dn.mean(-1, keepdim=True) - n * (dn * n).mean(-1, keepdim=True)) * scale
     parts = torch.stack([(dz * n).sum(-2), dz.sum(-2), dp.sum(-2)], -2).unsqueeze(-3)
     return dp, parts if sums else parts[..., :0, :, :].contiguous()
 
 
-def _squashed(n: Tensor, gain: Tensor, shift: Tensor) -> Tensor:
-    return (n * _row(gain) + _row(shift)).tanh()
+def _fake_backward(dy: Tensor, x: Tensor, weight: Tensor, *others: Any) -> tuple[Tensor, Tensor]:
+    exact, sums = others[-2:]
+    blocks = 1 if sums else 0
+    if sums and _uses_kernel(x, weight):
+        from intrigue.ops import first_layer_kernels
+
+        blocks = -(-x.shape[-2] // first_layer_kernels.rows_per_program(exact))
+    return x.new_empty(dy.shape), x.new_empty((*x.shape[:-2], blocks, 3, weight.shape[-2]))
 
 
-def _type(x: Tensor, low: bool) -> torch.dtype:
-    return torch.bfloat16 if low else x.dtype
-
-
-def _normalised(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-    p = x @ weight.mT + _row(bias)
+def _normalise(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    p = x @ weight.mT + bias.unsqueeze(-2)
     p = p - p.mean(-1, keepdim=True)
     scale = (p.square().mean(-1, keepdim=True) + eps).rsqrt()
     return p * scale, scale
 
 
-def _row(each: Tensor) -> Tensor:
-    """(..., H) beside rows (..., B, H)."""
-    return each.unsqueeze(-2)
+def _scale_and_squash(n: Tensor, gain: Tensor, shift: Tensor) -> Tensor:
+    return (n * gain.unsqueeze(-2) + shift.unsqueeze(-2)).tanh()
 
 
-def _fake_trunk(
-    x: Tensor, weight: Tensor, bias: Tensor, gain: Tensor, shift: Tensor, eps: float, exact: bool, low: bool
-) -> Tensor:
-    del bias, gain, shift, eps, exact
-    return x.new_empty((*x.shape[:-1], weight.shape[-2]), dtype=_type(x, low))
-
-
-def _fake_trunk_backward(
-    dy: Tensor,
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor,
-    gain: Tensor,
-    shift: Tensor,
-    eps: float,
-    exact: bool,
-    sums: bool,
-) -> tuple[Tensor, Tensor]:
-    del bias, gain, shift, eps
-    blocks = 1 if sums else 0
-    if sums and _taken(x, weight):
-        from intrigue.ops import first_layer_kernels
-
-        blocks = -(-x.shape[-2] // first_layer_kernels.rows_of(exact))
-    return x.new_empty(dy.shape), x.new_empty((*x.shape[:-2], blocks, 3, weight.shape[-2]))
-
-
-# One function for every device: `x` says which.
-_LIBRARY.impl("trunk", _trunk, "CompositeExplicitAutograd")
-_LIBRARY.impl("trunk_backward", _trunk_backward, "CompositeExplicitAutograd")
-library.register_fake("intrigue::trunk", _fake_trunk, lib=_LIBRARY)
-library.register_fake("intrigue::trunk_backward", _fake_trunk_backward, lib=_LIBRARY)
-
-TRUNK = torch.ops.intrigue.trunk.default
-TRUNK_BACKWARD = torch.ops.intrigue.trunk_backward.default
-
-
-def _keep(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     del output
     *tensors, ctx.eps, ctx.exact, _ = inputs
     ctx.save_for_backward(*tensors)
@@ -196,65 +146,35 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 
 def _gradients(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
     x, weight, bias, gain, shift = ctx.saved_tensors
-    of_x, of_weight, *of_rest = ctx.needs_input_grad[:5]
-    dp, parts = TRUNK_BACKWARD(dy, x, weight, bias, gain, shift, ctx.eps, ctx.exact, any(of_rest))
-    dx = dp @ weight if of_x else None
-    dweight = dp.mT @ x if of_weight else None
+    needs_x, needs_weight, *needs_rest = ctx.needs_input_grad[:5]
+    dp, parts = FIRST_LAYER_BACKWARD(dy, x, weight, bias, gain, shift, ctx.eps, ctx.exact, any(needs_rest))
+    dx = dp @ weight if needs_x else None
+    dweight = dp.mT @ x if needs_weight else None
     dgain, dshift, dbias = parts.sum(-3).unbind(-2)
-    rest = (each if wanted else None for each, wanted in zip((dbias, dgain, dshift), of_rest, strict=True))
+    rest = (each if needed else None for each, needed in zip((dbias, dgain, dshift), needs_rest, strict=True))
     return dx, dweight, *rest, None, None, None
 
 
-def _refuse(ctx: Any, *gradients: Tensor | None) -> None:
-    del ctx, gradients
-    raise RuntimeError("a trunk has no second derivative. Compute it on a CPU, where a trunk is three plain layers.")
-
-
-library.register_autograd("intrigue::trunk", _gradients, setup_context=_keep, lib=_LIBRARY)
-library.register_autograd("intrigue::trunk_backward", _refuse, lib=_LIBRARY)
-
-
-def _vmap_trunk(
-    info: Any,
-    in_dims: tuple[int | None, ...],
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor,
-    gain: Tensor,
-    shift: Tensor,
-    eps: float,
-    exact: bool,
-    low: bool,
-) -> tuple[Tensor, int]:
-    """The mapped axis is that of the seeds; where all have the same weights, more rows."""
-    size: int = info.batch_size
-    if x.dim() == 3 and in_dims[0] is not None and weight.dim() == 2 and set(in_dims[1:5]) == {None}:
-        y: Tensor = TRUNK(x.movedim(in_dims[0], 0).flatten(0, 1), weight, bias, gain, shift, eps, exact, low)
+def _vmap_forward(operator: Any, size: int, axes: tuple[int | None, ...], *arguments: Any) -> tuple[Tensor, int]:
+    """The batch axis is that of seeds; where all share their weights, it is more rows."""
+    x, weight, *rest = arguments
+    if x.dim() == 3 and axes[0] is not None and weight.dim() == 2 and set(axes[1:5]) == {None}:
+        y: Tensor = operator(x.movedim(axes[0], 0).flatten(0, 1), weight, *rest)
         return y.unflatten(0, (size, -1)), 0
-    given, several = seeds_first((x, weight, bias, gain, shift), in_dims, size)
-    y = TRUNK(*given, eps, exact, low)
-    return y.unflatten(0, (size, -1)) if several else y, 0
+    stacked: tuple[Tensor, int] = merge_seed_axes(0)(operator, size, axes, *arguments)
+    return stacked
 
 
-def _vmap_trunk_backward(
-    info: Any,
-    in_dims: tuple[int | None, ...],
-    dy: Tensor,
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor,
-    gain: Tensor,
-    shift: Tensor,
-    eps: float,
-    exact: bool,
-    sums: bool,
-) -> tuple[tuple[Tensor, Tensor], tuple[int, int]]:
-    given, several = seeds_first((dy, x, weight, bias, gain, shift), in_dims, info.batch_size)
-    found: tuple[Tensor, Tensor] = TRUNK_BACKWARD(*given, eps, exact, sums)
-    if several:
-        found = found[0].unflatten(0, (info.batch_size, -1)), found[1].unflatten(0, (info.batch_size, -1))
-    return found, (0, 0)
-
-
-library.register_vmap("intrigue::trunk", _vmap_trunk, lib=_LIBRARY)
-library.register_vmap("intrigue::trunk_backward", _vmap_trunk_backward, lib=_LIBRARY)
+FIRST_LAYER = register_operator(
+    "first_layer(Tensor x, Tensor weight, Tensor bias, Tensor gain, Tensor shift, float eps, bool exact, bool low) "
+    "-> Tensor",
+    _forward, _fake_forward, vmap=_vmap_forward, save=_save, backward=_gradients,
+)  # fmt: skip
+FIRST_LAYER_BACKWARD = register_operator(
+    "first_layer_backward(Tensor dy, Tensor x, Tensor weight, Tensor bias, Tensor gain, Tensor shift, float eps, "
+    "bool exact, bool sums) -> (Tensor, Tensor)",
+    _backward, _fake_backward, vmap=merge_seed_axes((0, 0)),
+    backward=refuse_second_derivative(
+        "a first layer has no second derivative. Compute it on a CPU, where it is three plain layers."
+    ),
+)  # fmt: skip

@@ -1,8 +1,8 @@
-"""C sources of this package, compiled once by this machine's own compiler.
+"""Compiles this package's C sources on first use with the local C compiler, and caches the libraries.
 
-Nothing is compiled at install, and nothing is required: whoever uses this has another way where there is no compiler.
-A library is kept in the user's cache folder under a name made of everything it depends on, so that another processor,
-compiler or version of the source gets its own. Needs no torch: workers compile too.
+Nothing is compiled at install, and no compiler is required: every caller has another path without one. A library is
+cached in the user's cache folder under a hash of everything it depends on (source, flags, compiler, processor). Imports
+no torch: environment workers use it too.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ COMPILE_SECONDS = 60  # a compiler that takes longer is broken; one second is us
 
 
 class CannotCompile(Exception):
-    """No library came of it, and why; never an error to the user by itself."""
+    """Why there is no library; callers catch it and take another path."""
 
 
 def find_compiler() -> str:
-    """The command that compiles C here.
+    """The command of the local C compiler.
 
     Raises:
         CannotCompile: there is none.
@@ -38,11 +38,11 @@ def find_compiler() -> str:
     return compiler
 
 
-def load(source: Path, flags: tuple[str, ...]) -> ctypes.CDLL:
-    """The library of this source, built if this machine has not built it before.
+def load_library(source: Path, flags: tuple[str, ...]) -> ctypes.CDLL:
+    """The library of this source, compiled unless it is cached.
 
     Raises:
-        CannotCompile: there is no compiler, or what it made cannot be used.
+        CannotCompile: there is no compiler, or its output cannot be loaded.
     """
     compiler = find_compiler()
     try:
@@ -61,8 +61,8 @@ def _build(compiler: str, source: Path, flags: tuple[str, ...]) -> Path:
             fresh, compiled = Path(place) / path.name, Path(place) / f"{source.stem}.o"
             _run(compiler, *flags, "-c", "-o", str(compiled), str(source))
             _run(compiler, "-shared", "-o", str(fresh), str(compiled), "-lm")
-            ctypes.CDLL(str(fresh))  # What cannot be loaded is not kept.
-            os.replace(fresh, path)  # whole or not at all, whoever else builds it meanwhile
+            ctypes.CDLL(str(fresh))  # A library that cannot be loaded is not cached.
+            os.replace(fresh, path)  # atomic: other processes may build it at the same time
     return path
 
 
@@ -71,7 +71,7 @@ def _run(*command: str) -> None:
 
 
 def _folder() -> Path:
-    """A folder of this user alone: the cache folder, or where that cannot be written, one for temporary files."""
+    """The user's cache folder, or a private temporary folder if that is not writable."""
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "intrigue"
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -82,19 +82,19 @@ def _folder() -> Path:
 
 
 def _temporary_folder() -> Path:
-    """One folder for all processes of this user; a fresh one where somebody else has taken its name."""
+    """One folder for all processes of this user; a fresh one if another user owns that name."""
     folder = Path(tempfile.gettempdir()) / f"intrigue-{os.getuid()}"
     with contextlib.suppress(OSError):
         folder.mkdir(exist_ok=True, mode=0o700)
-        found = folder.lstat()
-        # A library that another user could write would run in our name.
-        if stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077:
+        status = folder.lstat()
+        # A library in a folder that others can write to would run with our rights.
+        if stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o077:
             return folder
     return Path(tempfile.mkdtemp(prefix="intrigue-"))
 
 
 def _processor() -> str:
-    """What -march=native depends on."""
+    """The processor's model and features, which -march=native depends on."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

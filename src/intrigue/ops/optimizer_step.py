@@ -1,33 +1,40 @@
-"""One guarded step of an optimiser, and its state as a state tree (string keys only) and back.
+"""Optimiser steps that are never taken on a loss that is not finite, and optimiser state as a state tree.
 
-Optimiser steps that are skipped where the loss is not finite, without anybody looking at it.
+In eager mode a bad loss raises before the step (`backward_and_step`). Where nothing may be read back from the device,
+the fused optimiser itself skips the step, and a counter on the device is read later:
 
-A device is not waited for: the fused optimiser itself is told to skip the step, and how often it did is read later.
+    guard = FiniteLossGuard(skip_nonfinite(optimizer, device), device)
+    guard.check(loss); optimizer.step()
+    guard.bad_losses()                   waits for the device
 
-    guard = Guard(skipping(optimizer, device), device)
-    guard.look(loss); optimizer.step()
-    guard.tripped()
+`LossStep` chooses between the two by the execution mode (`intrigue.ops.execution`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeAlias, final
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from intrigue.errors import NonFiniteError
+from intrigue.ops.execution import CudaGraph, Mode, compile_fused, uses_cuda_graph
+from intrigue.ops.precision import fast_float32
 from intrigue.state import State
 
-HOW = ("foreach", "fused", "capturable", "differentiable")
-"""Settings of an optimiser that say how it computes, not what: they are the run's own, whoever wrote the state."""
+EXECUTION_SETTINGS = ("foreach", "fused", "capturable", "differentiable")
+"""Optimiser settings about how it computes, not what: a run keeps its own, whatever state it loads."""
+LossCheck: TypeAlias = Callable[[Tensor, Tensor], None]
+"""(losses (S,), counts (S,)): skips the optimiser's next step if a loss is not finite; adds 1 to the count of each."""
 
 
-def descend(optimizer: torch.optim.Optimizer, loss: Tensor, refusal: str, max_grad_norm: float = 0.0) -> None:
-    """One step down the loss; never on a loss that is not finite. `max_grad_norm` 0 leaves gradients as they are."""
+def backward_and_step(
+    optimizer: torch.optim.Optimizer, loss: Tensor, error_text: str, max_grad_norm: float = 0.0
+) -> None:
+    """One step on the loss; raises NonFiniteError instead if it is not finite. `max_grad_norm` 0: no clipping."""
     if not torch.isfinite(loss):
-        raise NonFiniteError(refusal)
+        raise NonFiniteError(error_text)
     optimizer.zero_grad(set_to_none=True)
     loss.backward()
     if max_grad_norm:
@@ -37,25 +44,27 @@ def descend(optimizer: torch.optim.Optimizer, loss: Tensor, refusal: str, max_gr
 
 
 def optimizer_state(optimizer: torch.optim.Optimizer) -> State:
-    """Moments by parameter number, and the groups' settings."""
+    """Moments by parameter number and the settings of the groups, with string keys only."""
     state = optimizer.state_dict()
-    # Torch hands out its live moments and takes them over on loading; a copy keeps two optimisers apart.
-    copied = {
-        str(index): {name: _copy(value) for name, value in moments.items()} for index, moments in state["state"].items()
+    # torch hands out its live moments and takes over those it loads; copies keep two optimisers apart.
+    moments = {
+        str(index): {name: _copy(value) for name, value in each.items()} for index, each in state["state"].items()
     }
-    groups = [{key: value for key, value in group.items() if key not in HOW} for group in state["param_groups"]]
+    groups = [
+        {key: value for key, value in group.items() if key not in EXECUTION_SETTINGS} for group in state["param_groups"]
+    ]
     for group in groups:
         group["lr"] = float(group["lr"])  # a tensor where steps are captured in graphs
-    return {"state": copied, "param_groups": groups}
+    return {"state": moments, "param_groups": groups}
 
 
 def load_optimizer_state(optimizer: torch.optim.Optimizer, state: State) -> None:
-    """Put back what `optimizer_state` gave."""
+    """Restore what `optimizer_state` returned."""
     groups: list[dict[str, Any]] = []
     rates = [group["lr"] for group in optimizer.param_groups]
-    for now, group in zip(optimizer.param_groups, state["param_groups"], strict=True):
-        how = {key: now[key] for key in HOW if key in now}
-        groups.append({**{key: tuple(value) if key == "betas" else value for key, value in group.items()}, **how})
+    for own, group in zip(optimizer.param_groups, state["param_groups"], strict=True):
+        loaded = {key: tuple(value) if key == "betas" else value for key, value in group.items()}
+        groups.append({**loaded, **{key: own[key] for key in EXECUTION_SETTINGS if key in own}})
     moments = {
         int(index): {name: _copy(value) for name, value in each.items()} for index, each in state["state"].items()
     }
@@ -66,42 +75,131 @@ def load_optimizer_state(optimizer: torch.optim.Optimizer, state: State) -> None
 
 
 def _copy(value: Any) -> Any:
-    return value.detach().clone() if isinstance(value, torch.Tensor) else value
+    return value.detach().clone() if isinstance(value, Tensor) else value
 
 
-Look = Callable[[Tensor, Tensor], None]
-"""Given losses, (S,): has the next step skipped if one is not finite, and counts in a second tensor, (S,), which."""
-
-
-def skipping(optimizer: torch.optim.Optimizer, device: torch.device) -> Look:
-    """Looks on behalf of a fused optimiser."""
-    # What it looks at before it changes anything; torch's gradient scaler sets the same.
+def skip_nonfinite(optimizer: torch.optim.Optimizer, device: torch.device) -> LossCheck:
+    """A check for a fused optimiser, which from now on skips steps on losses that are not finite."""
+    # The fused optimiser reads this tensor before it changes anything; torch's gradient scaler uses it too.
     skip = torch.zeros((), device=device)
     vars(optimizer)["found_inf"] = skip
 
-    def look(losses: Tensor, refused: Tensor) -> None:
-        bad = losses - losses != 0  # a number less itself is 0 unless it is infinite or none
+    def check(losses: Tensor, counts: Tensor) -> None:
+        bad = losses - losses != 0  # x − x is NaN exactly when x is NaN or ±inf
         skip.copy_(bad.any())
-        refused.add_(bad)
+        counts.add_(bad)
 
-    return look
+    return check
 
 
 @final
-class Guard:
-    """Stands before the steps of one optimiser, down the sum of `losses`."""
+class FiniteLossGuard:
+    """Skips an optimiser's step when any of its losses is not finite, and counts which."""
 
-    def __init__(self, look: Look, device: torch.device, losses: int = 1) -> None:
-        self._look = look
-        self.refused = torch.zeros(losses, device=device)
-        """How often each loss was not finite since it was last asked for."""
+    def __init__(self, check: LossCheck, device: torch.device, losses: int = 1) -> None:
+        self._check = check
+        self.nonfinite_counts = torch.zeros(losses, device=device)
+        """How often each loss was not finite since `bad_losses` was last called."""
 
-    def look(self, loss: Tensor) -> None:
-        """Have the next step skipped if one of the losses it stands at is not finite."""
-        self._look(loss.detach().view(self.refused.shape), self.refused)
+    def check(self, loss: Tensor) -> None:
+        """Skip the next step if one of the losses is not finite. Does not wait for the device."""
+        self._check(loss.detach().view(self.nonfinite_counts.shape), self.nonfinite_counts)
 
-    def tripped(self) -> list[int]:
-        """Which losses were not finite since the last time, by their place. Waits for the device."""
-        found = [place for place, times in enumerate(self.refused.tolist()) if times]
-        self.refused.zero_()
-        return found
+    def bad_losses(self) -> list[int]:
+        """Indices of the losses that were not finite since the last call. Waits for the device."""
+        bad = [index for index, count in enumerate(self.nonfinite_counts.tolist()) if count]
+        self.nonfinite_counts.zero_()
+        return bad
+
+
+@final
+class LossStep:
+    """One guarded optimiser step per call, on a loss of the given tensors.
+
+    `loss_of(*tensors)` returns the loss, and metrics as one tensor (the loss itself, if there are no others). `fused`
+    takes Adam's fused form on a CPU too: faster for large networks, other last bits.
+    """
+
+    def __init__(
+        self,
+        loss_of: Callable[..., tuple[Tensor, Tensor]],
+        parameters: Iterable[torch.nn.Parameter],
+        *,
+        learning_rate: float,
+        eps: float,
+        error_text: str,
+        mode: Mode,
+        max_grad_norm: float = 0.0,
+        generators: Sequence[Generator] = (),
+        fused: bool = False,
+    ) -> None:
+        self.mode: Mode = mode
+        self._loss_of = compile_fused(loss_of) if mode == "compile" else loss_of
+        self._parameters = list(parameters)
+        self._error_text, self._max_grad_norm = error_text, max_grad_norm
+        device = self._parameters[0].device
+        graph = uses_cuda_graph(mode, device)
+        rate: Any = torch.tensor(learning_rate, device=device) if graph else learning_rate
+        self.optimizer = torch.optim.Adam(
+            self._parameters, lr=rate, eps=eps, fused=True if graph or fused else None, capturable=graph
+        )
+        self._graph = CudaGraph(self._step, generators, self._mutated_tensors) if graph else None
+        if graph:
+            _create_moments(self.optimizer)
+            self._guard = FiniteLossGuard(skip_nonfinite(self.optimizer, device), device)
+
+    def set_learning_rate(self, rate: float) -> None:
+        """The learning rate from the next step on."""
+        for group in self.optimizer.param_groups:
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(rate)
+            else:
+                group["lr"] = rate
+
+    def __call__(self, *inputs: Tensor) -> Tensor:
+        """Take one step and return its metrics."""
+        if self._graph is not None:
+            metrics: Tensor = self._graph(*inputs)
+            return metrics.clone()
+        with fast_float32():
+            loss, metrics = self._loss_of(*inputs)
+            backward_and_step(self.optimizer, loss, self._error_text, self._max_grad_norm)
+        return metrics.detach()
+
+    def check(self) -> None:
+        """Raise NonFiniteError if a step since the last check was skipped. In eager mode the step itself raises."""
+        if self._graph is not None and self._guard.bad_losses():
+            raise NonFiniteError(self._error_text)
+
+    def invalidate_graph(self) -> None:
+        """To be called after loading the optimiser's state, which replaces the tensors that graphs refer to."""
+        if self._graph is not None:
+            self._graph.reset()
+
+    def _step(self, *inputs: Tensor) -> Tensor:
+        with fast_float32():
+            self.optimizer.zero_grad(set_to_none=True)
+            loss, metrics = self._loss_of(*inputs)
+            loss.backward()
+            if self._max_grad_norm:
+                torch.nn.utils.clip_grad_norm_(self._parameters, self._max_grad_norm, foreach=True)
+            self._guard.check(loss)
+            self.optimizer.step()
+        return metrics.detach()
+
+    def _mutated_tensors(self) -> Iterable[Tensor]:
+        yield self._guard.nonfinite_counts
+        yield from self._parameters
+        for moments in self.optimizer.state.values():
+            yield from moments.values()
+
+
+def _create_moments(optimizer: torch.optim.Adam) -> None:
+    """Creates Adam's moments now: its first step would do so within the capture."""
+    for group in optimizer.param_groups:
+        for weight in group["params"]:
+            optimizer.state[weight] = {
+                "step": torch.zeros((), device=weight.device),
+                "exp_avg": torch.zeros_like(weight, memory_format=torch.preserve_format),
+                "exp_avg_sq": torch.zeros_like(weight, memory_format=torch.preserve_format),
+            }

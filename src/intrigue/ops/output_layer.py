@@ -1,22 +1,23 @@
-"""A wide layer, ReLU and a layer of few outputs: on a GPU all behind the wide product in one kernel.
+"""A hidden layer, ReLU and a layer of few outputs: on a GPU everything after the hidden product is one kernel.
 
-    y = max(p + b, 0) Wᵀ + c        p = x Vᵀ, the wide product (`wide`); W (A, H)
+    y = max(p + b, 0) Wᵀ + c        p = x Vᵀ, the product of the hidden layer (`matmul`); W (A, H)
 
-As layers of their own they are eight kernels and more: in an update of `nnm-urlb` an actor's last layer alone took 22
-to 32 µs, beside other work, and its gradient some 50. The kernels (`output_layer_kernels`) read p once each way. In an
-update on another machine they took 7 to 9 and 14 to 20 µs; sums of what their programs leave took some 10 more on a
-third (H200s all, `results/urlb-h200.json`).
+As separate layers these are eight kernels or more: in an update of `nnm-urlb` an actor's last layer alone took 22 to 32
+µs under load, and its gradient some 50. The kernels (`output_layer_kernels`) read p once each way: 7 to 9 and 14 to 20
+µs on another machine, and some 10 more for summing what their programs leave on a third (all H200,
+`results/urlb-h200.json`).
 
-The custom operators are opaque to torch.compile and graph capture:
+The custom operators:
 
-    narrow(p, bias, weight, last) -> y
-    narrow_backward(dy, p, bias, weight, sums) -> ∂p, parts of ∂weight and, behind it, ∂bias (A + 1, S, parts, H)
+    output_layer(p, bias, weight, last) -> y
+    output_layer_backward(dy, p, bias, weight, sums) -> ∂p, partial sums of ∂weight and, after it, ∂bias
+                                                        (A + 1, S, blocks, H); no blocks unless `sums`
 
-of p (B, H) in float32 or bfloat16, bias (H,), weight (A, H) and last (A,) in float32, or all of them with an axis S of
-seeds or members in front. Two runs agree to the bit. Gradients are torch.autograd's, also of what was mapped;
-torch.func.grad has none, and there is no second derivative.
+of p (B, H) in float32 or bfloat16, bias (H,), weight (A, H) and last (A,) in float32, or all of them with a leading
+axis S of seeds or members. Results are deterministic. Gradients work under vmap; there are no torch.func.grad and no
+second derivative.
 
-Elsewhere than on CUDA, of other types and of other sizes, both functions are the layers that they are given.
+On other devices, and for other dtypes and sizes, the functions compute the layers as given.
 """
 
 from __future__ import annotations
@@ -24,145 +25,118 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor, library, nn
+from torch import Tensor, nn
 
-from intrigue.ops.matmul import EnsembleLinear, member_product, product_alone, wide_linear, wide_members
-from intrigue.ops.triton_support import kernels_run_on, seeds_first
+from intrigue.ops.custom_op import merge_seed_axes, refuse_second_derivative, register_operator
+from intrigue.ops.matmul import (
+    EnsembleLinear,
+    ensemble_hidden_linear,
+    ensemble_hidden_matmul,
+    hidden_linear,
+    hidden_matmul,
+)
+from intrigue.ops.triton_support import can_run_kernels
 
-MOST_OUTPUTS = 15  # more are the library's: each is a sum over a row, and a line of 16 in the gradient's products
-WIDTHS = (32, 64, 128, 256, 512, 1024)  # powers of two, as Triton's blocks are; of more, rows do not fit registers
-
-_LIBRARY = library.Library("intrigue", "FRAGMENT")
-_LIBRARY.define("narrow(Tensor p, Tensor bias, Tensor weight, Tensor last) -> Tensor")
-_LIBRARY.define("narrow_backward(Tensor dy, Tensor p, Tensor bias, Tensor weight, bool sums) -> (Tensor, Tensor)")
+MAX_OUTPUTS = 15  # each output is a sum over a row, and one of 16 lines of the gradient's products
+WIDTHS = (32, 64, 128, 256, 512, 1024)  # powers of two, as Triton's blocks; wider rows do not fit registers
 
 
-def wide_then_narrow(wide: nn.Module, narrow: nn.Module, rows: Tensor) -> Tensor:
-    """What the second of two linear layers, which must have biases, gives for ReLU of the first: (..., K) -> (..., A).
+def hidden_then_output(hidden: nn.Module, output: nn.Module, rows: Tensor) -> Tensor:
+    """The second linear layer's output for ReLU of the first's, both with biases: (..., K) -> (..., A).
 
-    The rows may be rounded already; what comes out has the type of the weights.
+    The rows may be bfloat16 already; the result has the dtype of the weights.
     """
-    assert isinstance(wide, nn.Linear) and isinstance(narrow, nn.Linear)
-    if rows.dim() < 2 or not suits(rows.device, wide.bias.dtype, wide.out_features, narrow.out_features):
-        plain: Tensor = narrow(wide_linear(wide, rows).relu())
+    assert isinstance(hidden, nn.Linear) and isinstance(output, nn.Linear)
+    if rows.dim() < 2 or not is_supported(rows.device, hidden.bias.dtype, hidden.out_features, output.out_features):
+        plain: Tensor = output(hidden_linear(hidden, rows).relu())
         return plain
-    y: Tensor = NARROW(product_alone(wide, rows).flatten(0, -2), wide.bias, narrow.weight, narrow.bias)
+    product = hidden_matmul(hidden, rows).flatten(0, -2)
+    y: Tensor = OUTPUT_LAYER(product, hidden.bias, output.weight, output.bias)
     return y if rows.dim() == 2 else y.unflatten(0, rows.shape[:-1])
 
 
-def members_wide_then_narrow(wide: EnsembleLinear, narrow: EnsembleLinear, rows: Tensor) -> Tensor:
-    """The same of K members over rows that all of them share: (B, in) -> (K, B, A)."""
-    width, outputs = narrow.weight.shape[1:]
-    # A single output: these layers keep their weights transposed, and so would the gradients of more be.
-    if outputs != 1 or not suits(rows.device, wide.bias.dtype, width, outputs):
-        plain: Tensor = narrow(wide_members(wide, rows).relu())
+def ensemble_hidden_then_output(hidden: EnsembleLinear, output: EnsembleLinear, rows: Tensor) -> Tensor:
+    """The same for M members that share their rows: (B, in) -> (M, B, A)."""
+    width, outputs = output.weight.shape[1:]
+    # One output only: these layers keep their weights transposed, so gradients of more would have the wrong layout.
+    if outputs != 1 or not is_supported(rows.device, hidden.bias.dtype, width, outputs):
+        plain: Tensor = output(ensemble_hidden_linear(hidden, rows).relu())
         return plain
-    y: Tensor = NARROW(member_product(wide, rows), wide.bias.squeeze(-2), narrow.weight.mT, narrow.bias.squeeze(-2))
+    product = ensemble_hidden_matmul(hidden, rows)
+    y: Tensor = OUTPUT_LAYER(product, hidden.bias.squeeze(-2), output.weight.mT, output.bias.squeeze(-2))
     return y
 
 
-def suits(device: torch.device, dtype: torch.dtype, width: int, outputs: int) -> bool:
-    """Whether layers of these widths are the operator's. Nothing in it that torch.compile could not look into."""
-    fits = width in WIDTHS and 1 <= outputs <= MOST_OUTPUTS
-    return fits and dtype == torch.float32 and kernels_run_on(device)
+def is_supported(device: torch.device, dtype: torch.dtype, width: int, outputs: int) -> bool:
+    """Whether the operator takes layers of these widths. Contains nothing that breaks a torch.compile graph."""
+    fits = width in WIDTHS and 1 <= outputs <= MAX_OUTPUTS
+    return fits and dtype == torch.float32 and can_run_kernels(device)
 
 
-def _taken(p: Tensor, weight: Tensor) -> bool:
+def _uses_kernel(p: Tensor, weight: Tensor) -> bool:
     outputs, width = weight.shape[-2:]
-    return suits(p.device, weight.dtype, width, outputs)
+    return is_supported(p.device, weight.dtype, width, outputs)
 
 
-def _narrow(p: Tensor, bias: Tensor, weight: Tensor, last: Tensor) -> Tensor:
-    if not _taken(p, weight):
+def _forward(p: Tensor, bias: Tensor, weight: Tensor, last: Tensor) -> Tensor:
+    if not _uses_kernel(p, weight):
         return (p.to(bias.dtype) + bias.unsqueeze(-2)).relu() @ weight.mT + last.unsqueeze(-2)
     from intrigue.ops import output_layer_kernels  # Triton is optional, and slow to import.
 
-    with torch.cuda.device_of(p):  # Triton launches where torch is at the moment.
+    with torch.cuda.device_of(p):  # Triton launches on torch's current device.
         return output_layer_kernels.forward(p, bias, weight, last)
 
 
-def _narrow_backward(dy: Tensor, p: Tensor, bias: Tensor, weight: Tensor, sums: bool) -> tuple[Tensor, Tensor]:
-    if not _taken(p, weight):
-        return _plain_backward(dy, p, bias, weight, sums)
-    from intrigue.ops import output_layer_kernels
-
-    with torch.cuda.device_of(p):
-        return output_layer_kernels.backward(dy, p, bias, weight, sums)
+def _fake_forward(p: Tensor, bias: Tensor, weight: Tensor, *_: Any) -> Tensor:
+    return bias.new_empty((*p.shape[:-1], weight.shape[-2]))
 
 
-def _plain_backward(dy: Tensor, p: Tensor, bias: Tensor, weight: Tensor, sums: bool) -> tuple[Tensor, Tensor]:
-    """The equations of `output_layer_kernels`, all rows at once."""
+def _backward(dy: Tensor, p: Tensor, bias: Tensor, weight: Tensor, sums: bool) -> tuple[Tensor, Tensor]:
+    if _uses_kernel(p, weight):
+        from intrigue.ops import output_layer_kernels
+
+        with torch.cuda.device_of(p):
+            return output_layer_kernels.backward(dy, p, bias, weight, sums)
+    # The equations of `output_layer_kernels`, all rows at once.
     z = p.to(bias.dtype) + bias.unsqueeze(-2)
     dp = (dy @ weight).masked_fill(z <= 0, 0.0)
     parts = torch.cat([(dy.mT @ z.relu()).movedim(-2, 0), dp.sum(-2).unsqueeze(0)]).unsqueeze(-2)
     return dp.to(p.dtype), parts if sums else parts[..., :0, :].contiguous()
 
 
-def _fake_narrow(p: Tensor, bias: Tensor, weight: Tensor, last: Tensor) -> Tensor:
-    del last
-    return bias.new_empty((*p.shape[:-1], weight.shape[-2]))
-
-
-def _fake_narrow_backward(dy: Tensor, p: Tensor, bias: Tensor, weight: Tensor, sums: bool) -> tuple[Tensor, Tensor]:
+def _fake_backward(dy: Tensor, p: Tensor, bias: Tensor, weight: Tensor, sums: bool) -> tuple[Tensor, Tensor]:
     del dy
     outputs, width = weight.shape[-2:]
     blocks = 1 if sums else 0
-    if sums and _taken(p, weight):
+    if sums and _uses_kernel(p, weight):
         from intrigue.ops import output_layer_kernels
 
-        blocks = output_layer_kernels.blocks_of(p.shape[-2])
+        blocks = output_layer_kernels.count_blocks(p.shape[-2])
     return p.new_empty(p.shape), bias.new_empty((outputs + 1, *p.shape[:-2], blocks, width))
 
 
-# One function for every device: `p` says which.
-_LIBRARY.impl("narrow", _narrow, "CompositeExplicitAutograd")
-_LIBRARY.impl("narrow_backward", _narrow_backward, "CompositeExplicitAutograd")
-library.register_fake("intrigue::narrow", _fake_narrow, lib=_LIBRARY)
-library.register_fake("intrigue::narrow_backward", _fake_narrow_backward, lib=_LIBRARY)
-
-NARROW = torch.ops.intrigue.narrow.default
-NARROW_BACKWARD = torch.ops.intrigue.narrow_backward.default
-
-
-def _keep(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+def _save(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
     del output
     ctx.save_for_backward(*inputs[:3])
 
 
 def _gradients(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
-    _, of_bias, of_weight, of_last = ctx.needs_input_grad
-    dp, parts = NARROW_BACKWARD(dy, *ctx.saved_tensors, of_bias or of_weight)
-    whole = parts.sum(-2)  # (A + 1, ..., H)
-    dbias = whole[-1] if of_bias else None
-    dweight = whole[:-1].movedim(0, -2) if of_weight else None
-    return dp, dbias, dweight, dy.sum(-2) if of_last else None
+    _, needs_bias, needs_weight, needs_last = ctx.needs_input_grad
+    dp, parts = OUTPUT_LAYER_BACKWARD(dy, *ctx.saved_tensors, needs_bias or needs_weight)
+    total = parts.sum(-2)  # (A + 1, ..., H)
+    dbias = total[-1] if needs_bias else None
+    dweight = total[:-1].movedim(0, -2) if needs_weight else None
+    return dp, dbias, dweight, dy.sum(-2) if needs_last else None
 
 
-def _refuse(ctx: Any, *gradients: Tensor | None) -> None:
-    del ctx, gradients
-    raise RuntimeError("a narrow layer has no second derivative. Compute it on a CPU, where it is plain layers.")
-
-
-library.register_autograd("intrigue::narrow", _gradients, setup_context=_keep, lib=_LIBRARY)
-library.register_autograd("intrigue::narrow_backward", _refuse, lib=_LIBRARY)
-
-
-def _vmap_narrow(info: Any, in_dims: tuple[int | None, ...], *given: Tensor) -> tuple[Tensor, int]:
-    """The mapped axis is that of the seeds."""
-    first, several = seeds_first(given, in_dims, info.batch_size)
-    y: Tensor = NARROW(*first)
-    return y.unflatten(0, (info.batch_size, -1)) if several else y, 0
-
-
-def _vmap_narrow_backward(
-    info: Any, in_dims: tuple[int | None, ...], dy: Tensor, p: Tensor, bias: Tensor, weight: Tensor, sums: bool
-) -> tuple[tuple[Tensor, Tensor], tuple[int, int]]:
-    first, several = seeds_first((dy, p, bias, weight), in_dims, info.batch_size)
-    found: tuple[Tensor, Tensor] = NARROW_BACKWARD(*first, sums)
-    if several:
-        found = found[0].unflatten(0, (info.batch_size, -1)), found[1].unflatten(1, (info.batch_size, -1))
-    return found, (0, 1)
-
-
-library.register_vmap("intrigue::narrow", _vmap_narrow, lib=_LIBRARY)
-library.register_vmap("intrigue::narrow_backward", _vmap_narrow_backward, lib=_LIBRARY)
+OUTPUT_LAYER = register_operator(
+    "output_layer(Tensor p, Tensor bias, Tensor weight, Tensor last) -> Tensor",
+    _forward, _fake_forward, vmap=merge_seed_axes(0), save=_save, backward=_gradients,
+)  # fmt: skip
+OUTPUT_LAYER_BACKWARD = register_operator(
+    "output_layer_backward(Tensor dy, Tensor p, Tensor bias, Tensor weight, bool sums) -> (Tensor, Tensor)",
+    _backward, _fake_backward, vmap=merge_seed_axes((0, 1)),
+    backward=refuse_second_derivative(
+        "an output layer has no second derivative. Compute it on a CPU, where it is plain layers."
+    ),
+)  # fmt: skip

@@ -1,18 +1,19 @@
 # mypy: ignore-errors
 # ruff: noqa: N803
-"""A Triton kernel: the numbers that torch's generators on a GPU would give, without a word from the host.
+"""A Triton kernel: the numbers that torch's CUDA generators would draw, from seeds and offsets kept on the GPU.
 
-torch draws by Philox4x32-10 (Salmon et al. 2011), as NVIDIA's cuRAND numbers its streams: number i of a draw is made
-of the four words
+torch uses Philox4x32-10 (Salmon et al. 2011) with the stream numbering of NVIDIA's cuRAND. Number i of a draw comes
+from the four words
 
     Philox(counter = (offset / 4, i), key = seed)
 
-of 64-bit offset, i and seed, as long as there are fewer numbers than a GPU has threads; then the offset moves on by 4.
+of 64-bit offset, i and seed, provided that a draw has no more numbers than the GPU has threads. Afterwards the offset
+advances by 4.
 
-    uniform    x ⊕ 2²¹ y of the first two words, times 2⁻⁵³, plus 2⁻⁵⁴; 1 is taken for 0       float64, to the bit
-    normal     √(−2 ln u) sin v, of u = 2⁻³² (x + ½) and v = 2π 2⁻³² (y + ½)                  float32, but for rounding
+    uniform    x ⊕ 2²¹ y of the first two words, times 2⁻⁵³, plus 2⁻⁵⁴; 1 becomes 0       float64, the same bits
+    normal     √(−2 ln u) sin v, of u = 2⁻³² (x + ½) and v = 2π 2⁻³² (y + ½)                  float32, up to rounding
 
-One program draws all numbers of a seed, so that it can move the offset on when they are drawn.
+One program draws all numbers of a seed, so that it can advance the offset afterwards.
 
 mypy is off here: Triton's language has Python's syntax and its own types.
 """
@@ -32,14 +33,14 @@ TO_ANGLE = tl.constexpr(2.0**-32 * 6.283185307179586)
 @triton.jit
 def _words(seed, offset, place):
     """The first two of each place's four words."""
-    none = place * 0
+    zeros = place * 0
     low, high = (offset >> 2).to(tl.int32), (offset >> 34).to(tl.int32)
-    first, second, _, _ = tl.philox(seed, none + low, none + high, place, none)
+    first, second, _, _ = tl.philox(seed, zeros + low, zeros + high, place, zeros)
     return first, second
 
 
 @triton.jit
-def _roll(states, out, COUNT: tl.constexpr, BLOCK: tl.constexpr, NORMAL: tl.constexpr):
+def _draw(states, out, COUNT: tl.constexpr, BLOCK: tl.constexpr, NORMAL: tl.constexpr):
     """`states`: seed and offset of each, int64. Programs: seeds."""
     row = tl.program_id(0)
     seed, offset = tl.load(states + 2 * row), tl.load(states + 2 * row + 1)
@@ -49,19 +50,19 @@ def _roll(states, out, COUNT: tl.constexpr, BLOCK: tl.constexpr, NORMAL: tl.cons
         if NORMAL:
             u = first.to(tl.float32) * TO_UNIT + TO_UNIT / 2
             v = second.to(tl.float32) * TO_ANGLE + TO_ANGLE / 2
-            drawn = tl.sqrt(-2.0 * tl.log(u)) * tl.sin(v)
+            numbers = tl.sqrt(-2.0 * tl.log(u)) * tl.sin(v)
         else:
             bits = first.to(tl.uint64) ^ (second.to(tl.uint64) << 21)
-            drawn = bits.to(tl.float64) * 2.0**-53 + 2.0**-54
-            drawn = tl.where(drawn == 1.0, 0.0, drawn)
-        tl.store(out + row.to(tl.int64) * COUNT + place, drawn, mask=place < COUNT)
+            numbers = bits.to(tl.float64) * 2.0**-53 + 2.0**-54
+            numbers = tl.where(numbers == 1.0, 0.0, numbers)
+        tl.store(out + row.to(tl.int64) * COUNT + place, numbers, mask=place < COUNT)
     tl.debug_barrier()  # Every thread has read the offset.
     tl.store(states + 2 * row + 1, offset + 4)
 
 
-def roll(states: Tensor, out: Tensor, normal: bool) -> None:
-    """Fill `out` (S, ...) with the next numbers of the streams whose `states` (S, 2) these are, and move them on."""
+def draw(states: Tensor, out: Tensor, normal: bool) -> None:
+    """Fill `out` (S, ...) with the next numbers of the streams with these `states` (S, 2), and advance them."""
     count = out[0].numel()
-    _roll[(len(states),)](
+    _draw[(len(states),)](
         states, out, COUNT=count, BLOCK=min(BLOCK, triton.next_power_of_2(count)), NORMAL=normal, num_warps=WARPS
     )

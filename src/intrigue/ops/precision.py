@@ -1,12 +1,12 @@
-"""What matrix units compute with: exact float32, TensorFloat-32 with ten bits of mantissa, bfloat16 with seven.
+"""What matrix products compute in: exact float32, TF32 (10 bits of mantissa) or bfloat16 (7 bits).
 
-Bonuses are scored exactly: the spread that lower precision adds to an ensemble's predictions, about 1e-3, is the size
-of what is measured. Learning may be fast: gradients carry more noise than that. A CPU knows no TensorFloat-32.
+Bonuses are scored in exact float32: the error of lower precision on an ensemble's spread, about 1e-3, is as large as
+the signal. Learning may use TF32 on a GPU: gradients are noisier than that. CPUs have no TF32.
 
-Wide products are those of an agent's hidden layers, and of the models that train an encoding: nearly all of what URLB's
-networks compute. While learning they may take bfloat16 (`run.products`): factors and results are rounded to it, and
-what a critic's heads tell the layer below them; sums within a product are not. Weights, moments, an agent's first and
-last layers, the last one of a model that guesses actions, losses, values, acting and scoring are float32.
+While learning, hidden layers may use bfloat16 (`run.products`): those of agents, and of the models that train an
+encoding, which is nearly all that URLB's networks compute. Factors and results are rounded to it, and so is the
+gradient that a critic's heads pass to the layer below; sums within a product are not. Weights, moments, an agent's
+first and last layers, the last layer of an inverse model, losses, values, acting and scoring are float32.
 """
 
 from __future__ import annotations
@@ -18,82 +18,79 @@ from typing import Any, Literal
 
 import torch
 
-Products = Literal["float32", "bfloat16"]
+MatmulDtype = Literal["float32", "bfloat16"]
 
 
 @dataclasses.dataclass
-class _Switches:
+class _Current:
     bfloat16: bool = False
-    """Whether wide products may take it."""
+    """Whether hidden layers use bfloat16 while learning."""
     learning: bool = False
 
 
-_NOW = _Switches()
-# Two products of bfloat16 in one instruction: 1024 x 1024 x 1024 takes 5.0 ms on two cores (Zen 4), in float32 11.
-# Of AMX and of CPUs without either we have no times. torch tells of both under private names.
+_CURRENT = _Current()
+# Two bfloat16 products in one instruction: 1024 x 1024 x 1024 takes 5.0 ms on two cores (Zen 4), 11 in float32. AMX and
+# CPUs without either were not measured. torch reports both under private names.
 CPU_INSTRUCTIONS = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
 
 
-def pick_products(wanted: Products, device: torch.device) -> Products:
-    """What was wanted, or float32 where bfloat16 would not be faster: on a CPU that has no instructions for it."""
-    return wanted if device.type == "cuda" or _cpu_multiplies_bfloat16() else "float32"
+def resolve_matmul_dtype(wanted: MatmulDtype, device: torch.device) -> MatmulDtype:
+    """`wanted`, or float32 where bfloat16 would not be faster: on a CPU without instructions for it."""
+    return wanted if device.type == "cuda" or _has_bfloat16_instructions() else "float32"
 
 
-def _cpu_multiplies_bfloat16() -> bool:
+def _has_bfloat16_instructions() -> bool:
     return any(getattr(torch.cpu, name, bool)() for name in CPU_INSTRUCTIONS)
 
 
-def use_products(wanted: Products) -> None:
-    """What wide products of this process take while learning, from now on."""
-    _NOW.bfloat16 = wanted == "bfloat16"
+def set_matmul_dtype(dtype: MatmulDtype) -> None:
+    """What hidden layers use while learning, in this process, from now on."""
+    _CURRENT.bfloat16 = dtype == "bfloat16"
 
 
-def takes_bfloat16() -> bool:
-    """Whether wide products are in bfloat16 now."""
-    return _NOW.bfloat16 and _NOW.learning
+def uses_bfloat16() -> bool:
+    """Whether hidden layers use bfloat16 now."""
+    return _CURRENT.bfloat16 and _CURRENT.learning
 
 
 @contextlib.contextmanager
 def exact_float32() -> Iterator[None]:
-    """Products and convolutions of float32 in float32."""
-    outside, _NOW.learning = _NOW.learning, False
+    """Float32 products and convolutions are computed in float32."""
+    before, _CURRENT.learning = _CURRENT.learning, False
     try:
-        with _tf32(False):
+        with _set_tf32(False):
             yield
     finally:
-        _NOW.learning = outside
+        _CURRENT.learning = before
 
 
 @contextlib.contextmanager
 def fast_float32() -> Iterator[None]:
-    """For learning: float32 in TensorFloat-32, where the GPU has it, and wide products in what was chosen for them.
-
-    The same twice, to the bit.
-    """
-    with _tf32(True):
+    """For learning: float32 products in TF32 where the GPU has it, hidden layers in the dtype set; deterministic."""
+    with _set_tf32(True):
         before, torch.backends.cudnn.deterministic = torch.backends.cudnn.deterministic, True
-        outside, _NOW.learning = _NOW.learning, True
+        outer, _CURRENT.learning = _CURRENT.learning, True
         try:
             yield
         finally:
             torch.backends.cudnn.deterministic = before
-            _NOW.learning = outside
+            _CURRENT.learning = outer
 
 
 @contextlib.contextmanager
-def tensor_float32() -> Iterator[None]:
-    """Products of float32 in TensorFloat-32, where the GPU has it: of numbers that have no more bits."""
-    with _tf32(True):
+def allow_tf32() -> Iterator[None]:
+    """Float32 products in TF32 where the GPU has it: for factors that have no more bits."""
+    with _set_tf32(True):
         yield
 
 
 def tf32_allowed() -> bool:
-    """Whether products of float32 are in TensorFloat-32 now, where the GPU has it."""
-    return _NOW.learning
+    """Whether float32 products use TF32 now, where the GPU has it."""
+    return _CURRENT.learning
 
 
 @contextlib.contextmanager
-def _tf32(allowed: bool) -> Iterator[None]:
+def _set_tf32(allowed: bool) -> Iterator[None]:
     if not torch.cuda.is_available():
         yield
         return

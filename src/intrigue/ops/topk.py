@@ -1,10 +1,10 @@
-"""The custom operator `intrigue::smallest`, opaque to torch.compile and graph capture.
+"""The custom operator `intrigue::bottom_k`: columns of the k smallest values of each row.
 
-    smallest(values, k)    (R, M) -> (R, k)    columns of the k smallest of each row, smallest first, int64
+    bottom_k(values, k)    (R, M) -> (R, k)    smallest first, int64
 
-NaN is larger than every number. One Triton kernel finds them in float32 rows on CUDA, and equal values stand in the
-order of their columns; everything else goes to `torch.topk`, and equal values in that one's order. Neither waits for
-the device. No gradient is defined: columns have none. Under torch's vmap the mapped axis is more rows.
+NaN is larger than every number. Float32 rows on CUDA go through one Triton kernel, where equal values are ordered by
+column; everything else goes through `torch.topk`, in its order. Neither synchronises with the host. There is no
+gradient. Under vmap the batch axis is more rows.
 """
 
 from __future__ import annotations
@@ -12,55 +12,44 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor, library
+from torch import Tensor
 
-from intrigue.ops.triton_support import triton_works
+from intrigue.ops.custom_op import register_operator
+from intrigue.ops.triton_support import triton_available
 
-# A program holds one row in registers and goes through it k times, so a wide row or a large k is torch.topk's.
-WIDEST = 4096
-MOST = 32
-
-_LIBRARY = library.Library("intrigue", "FRAGMENT")
-_LIBRARY.define("smallest(Tensor values, int k) -> Tensor")
+# A program holds one row in registers and passes over it k times, so wide rows and large k are left to torch.topk.
+MAX_WIDTH = 4096
+MAX_K = 32
 
 
-def _smallest(values: Tensor, k: int) -> Tensor:
-    if takes_kernel(values.device, values.dtype, values.shape[1], k):
-        from intrigue.ops import topk_kernel  # Triton is optional, and slow to import.
-
-        with torch.cuda.device(values.device):  # Triton launches where torch is at the moment.
-            return topk_kernel.smallest(values, k)
-    return values.topk(k, largest=False).indices
-
-
-def takes_kernel(device: torch.device, dtype: torch.dtype, width: int, k: int) -> bool:
-    """Whether the k smallest of rows of this width are found by the Triton kernel."""
-    fits = width <= WIDEST and 1 <= k <= min(width, MOST)
-    return fits and device.type == "cuda" and dtype == torch.float32 and triton_works()
-
-
-def _fake_smallest(values: Tensor, k: int) -> Tensor:
-    return values.new_empty((values.shape[0], k), dtype=torch.int64)
-
-
-# One function for every device: `values` says which.
-_LIBRARY.impl("smallest", _smallest, "CompositeExplicitAutograd")
-library.register_fake("intrigue::smallest", _fake_smallest, lib=_LIBRARY)
-
-SMALLEST = torch.ops.intrigue.smallest.default
-
-
-def smallest(values: Tensor, k: int) -> Tensor:
+def bottom_k(values: Tensor, k: int) -> Tensor:
     """Columns (R, k) of the k smallest of each row of `values` (R, M), smallest first."""
-    columns: Tensor = SMALLEST(values, k)
+    columns: Tensor = BOTTOM_K(values, k)
     return columns
 
 
-def _vmap_smallest(info: Any, in_dims: tuple[int | None, None], values: Tensor, k: int) -> tuple[Tensor, int]:
-    """Rows of all maps, one after the other."""
-    assert in_dims[0] is not None  # `values` is the only tensor, so it is what is mapped.
-    columns: Tensor = SMALLEST(values.movedim(in_dims[0], 0).flatten(0, 1), k)
-    return columns.unflatten(0, (info.batch_size, -1)), 0
+def uses_kernel(device: torch.device, dtype: torch.dtype, width: int, k: int) -> bool:
+    """Whether rows of this width go through the Triton kernel."""
+    fits = width <= MAX_WIDTH and 1 <= k <= min(width, MAX_K)
+    return fits and device.type == "cuda" and dtype == torch.float32 and triton_available()
 
 
-library.register_vmap("intrigue::smallest", _vmap_smallest, lib=_LIBRARY)
+def _bottom_k(values: Tensor, k: int) -> Tensor:
+    if uses_kernel(values.device, values.dtype, values.shape[1], k):
+        from intrigue.ops import topk_kernel  # Triton is optional, and slow to import.
+
+        with torch.cuda.device(values.device):  # Triton launches on torch's current device.
+            return topk_kernel.bottom_k(values, k)
+    return values.topk(k, largest=False).indices
+
+
+def _fake(values: Tensor, k: int) -> Tensor:
+    return values.new_empty((values.shape[0], k), dtype=torch.int64)
+
+
+def _vmap(operator: Any, size: int, axes: tuple[int, None], values: Tensor, k: int) -> tuple[Tensor, int]:
+    columns: Tensor = operator(values.movedim(axes[0], 0).flatten(0, 1), k)
+    return columns.unflatten(0, (size, -1)), 0
+
+
+BOTTOM_K = register_operator("bottom_k(Tensor values, int k) -> Tensor", _bottom_k, _fake, vmap=_vmap)

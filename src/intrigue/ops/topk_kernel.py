@@ -1,9 +1,9 @@
 # mypy: ignore-errors
 """A Triton kernel: the columns of the k smallest float32 values of each row, one program per row.
 
-Each value and its column become one whole number,  key = order(value) · 2³² + column,  where `order` maps floats to
-integers that compare as they do. Keys differ even where values are equal, so the next smallest is the smallest key
-above the last one: nothing has to be marked as taken, and equal values, infinite ones too, come by column.
+Each value and its column become one integer,  key = order(value) · 2³² + column,  where `order` maps floats to integers
+that compare as they do. Keys differ even where values are equal, so the next smallest is the smallest key above the
+last one: nothing has to be marked as taken, and equal values, infinite ones too, are ordered by column.
 
 mypy is off here: Triton's language has Python's syntax and its own types.
 """
@@ -37,8 +37,8 @@ def _keys(values, column):
 
 
 @triton.jit
-def _smallest(values, columns, width, k, stride_row, stride_column, block: tl.constexpr):
-    """`block`: a power of two, at least the row's width; what lies outside is never the smallest."""
+def _bottom_k(values, columns, width, k, stride_row, stride_column, block: tl.constexpr):
+    """`block`: a power of two, at least the row's width; padding is never the smallest."""
     row = tl.program_id(0).to(tl.int64)
     column = tl.arange(0, block)
     within = column < width
@@ -50,12 +50,12 @@ def _smallest(values, columns, width, k, stride_row, stride_column, block: tl.co
         tl.store(columns + row * k + place, last & 0xFFFFFFFF)
 
 
-def smallest(values: Tensor, k: int) -> Tensor:
+def bottom_k(values: Tensor, k: int) -> Tensor:
     """Columns (R, k) of the k ≤ M smallest of each row of float32 `values` (R, M), smallest first."""
     rows, width = values.shape
     columns = torch.empty(rows, k, dtype=torch.int64, device=values.device)
     if rows:
         block = triton.next_power_of_2(width)
         warps = max(1, block // (32 * KEYS_PER_LANE))
-        _smallest[(rows,)](values, columns, width, k, *values.stride(), block=block, num_warps=warps)
+        _bottom_k[(rows,)](values, columns, width, k, *values.stride(), block=block, num_warps=warps)
     return columns

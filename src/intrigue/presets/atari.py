@@ -1,12 +1,12 @@
 """Atari as in the paper, each bonus alone: one setting (`atari_setting`), one bonus per preset.
 
-`-int-ext` has each bonus beside the game's score, α = 1 and β = 2: `atari_setting.beside_the_score` says how. `-small`
-is sized for a laptop, eight environments, two cores, no GPU: `atari_setting.laptop_sized` says what differs.
+`-int-ext` adds the game's score to each bonus, α = 1 and β = 2: `atari_setting.add_game_score` says how. `-small`
+is sized for a laptop, eight environments, two cores, no GPU: `atari_setting.shrink_for_laptop` says what differs.
 """
 
 from __future__ import annotations
 
-from intrigue.presets.atari_setting import Layer, beside_the_score, disagreement_setting, laptop_sized
+from intrigue.presets.atari_setting import Layer, add_game_score, disagreement_setting, shrink_for_laptop
 from intrigue.presets.registry import register_preset
 
 
@@ -125,50 +125,50 @@ def none_atari() -> Layer:
 
 @register_preset("nnm-atari-int-ext")
 def nnm_atari_int_ext() -> Layer:
-    """nnm-atari beside the game's score."""
-    return beside_the_score(nnm_atari())
+    """nnm-atari with the game\'s score added."""
+    return add_game_score(nnm_atari())
 
 
 @register_preset("nnm-literal-atari-int-ext")
 def nnm_literal_atari_int_ext() -> Layer:
-    """nnm-literal-atari beside the game's score."""
-    return beside_the_score(nnm_literal_atari())
+    """nnm-literal-atari with the game\'s score added."""
+    return add_game_score(nnm_literal_atari())
 
 
 @register_preset("nnm-floor-atari-int-ext")
 def nnm_floor_atari_int_ext() -> Layer:
-    """nnm-floor-atari beside the game's score."""
-    return beside_the_score(nnm_floor_atari())
+    """nnm-floor-atari with the game\'s score added."""
+    return add_game_score(nnm_floor_atari())
 
 
 @register_preset("nnm-centered-atari-int-ext")
 def nnm_centered_atari_int_ext() -> Layer:
-    """nnm-centered-atari beside the game's score."""
-    return beside_the_score(nnm_centered_atari())
+    """nnm-centered-atari with the game\'s score added."""
+    return add_game_score(nnm_centered_atari())
 
 
 @register_preset("nnm-knn-atari-int-ext")
 def nnm_knn_atari_int_ext() -> Layer:
-    """nnm-knn-atari beside the game's score."""
-    return beside_the_score(nnm_knn_atari())
+    """nnm-knn-atari with the game\'s score added."""
+    return add_game_score(nnm_knn_atari())
 
 
 @register_preset("disagreement-atari-int-ext")
 def disagreement_atari_int_ext() -> Layer:
-    """disagreement-atari beside the game's score."""
-    return beside_the_score(disagreement_atari())
+    """disagreement-atari with the game\'s score added."""
+    return add_game_score(disagreement_atari())
 
 
 @register_preset("icm-atari-int-ext")
 def icm_atari_int_ext() -> Layer:
-    """icm-atari beside the game's score."""
-    return beside_the_score(icm_atari())
+    """icm-atari with the game\'s score added."""
+    return add_game_score(icm_atari())
 
 
 @register_preset("rnd-atari-int-ext")
 def rnd_atari_int_ext() -> Layer:
-    """rnd-atari beside the game's score."""
-    return beside_the_score(rnd_atari())
+    """rnd-atari with the game\'s score added."""
+    return add_game_score(rnd_atari())
 
 
 # Ours: models a quarter as wide and half as deep learn 1,024 steps in about the time the emulators take to play them.
@@ -178,16 +178,16 @@ SMALL_MODELS = {"reward.feature_dim": 128, "reward.hidden": 128, "reward.blocks"
 @register_preset("nnm-atari-small")
 def nnm_atari_small() -> Layer:
     """nnm-atari for a laptop."""
-    return {**laptop_sized(nnm_atari()), **SMALL_MODELS}
+    return {**shrink_for_laptop(nnm_atari()), **SMALL_MODELS}
 
 
 @register_preset("disagreement-atari-small")
 def disagreement_atari_small() -> Layer:
     """disagreement-atari for a laptop."""
-    return {**laptop_sized(disagreement_atari()), **SMALL_MODELS}
+    return {**shrink_for_laptop(disagreement_atari()), **SMALL_MODELS}
 
 
 @register_preset("none-atari-small")
 def none_atari_small() -> Layer:
     """none-atari for a laptop."""
-    return laptop_sized(none_atari())
+    return shrink_for_laptop(none_atari())

@@ -31,7 +31,7 @@ def disagreement_setting() -> Layer:
     }
 
 
-def beside_the_score(layer: Layer) -> Layer:
+def add_game_score(layer: Layer) -> Layer:
     """Bonus and game score together: r = bonus / σ_bonus + 2 clip(score, ±1), one stream, one value head.
 
     The paper's equation sums the two with α = 1 and β = 2. The bonus alone is scaled: under one scale for the sum, α
@@ -45,7 +45,7 @@ def beside_the_score(layer: Layer) -> Layer:
     }
 
 
-def laptop_sized(layer: Layer) -> Layer:
+def shrink_for_laptop(layer: Layer) -> Layer:
     """The same algorithm on two cores without a GPU: fewer environments, and networks a quarter as wide or less.
 
     Rollouts of 1,024 steps instead of 16,384 and minibatches of 256 instead of 2,048 change what is learned; scores are

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from intrigue.presets.registry import register_preset
-from intrigue.presets.urlb_setting import Layer, laptop_sized, pretraining, scratch
+from intrigue.presets.urlb_setting import Layer, pretraining, scratch, shrink_for_laptop
 
 
 @register_preset("nnm-urlb")
@@ -183,4 +183,4 @@ def scratch_urlb() -> Layer:
 @register_preset("nnm-urlb-small")
 def nnm_urlb_small() -> Layer:
     """nnm-urlb for two cores without a GPU."""
-    return {**laptop_sized(nnm_urlb()), "reward.feature_dim": 128, "reward.hidden": 256}  # ours
+    return {**shrink_for_laptop(nnm_urlb()), "reward.feature_dim": 128, "reward.hidden": 256}  # ours

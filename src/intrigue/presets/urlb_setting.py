@@ -60,7 +60,7 @@ def evaluated() -> Layer:
     }
 
 
-def laptop_sized(layer: Layer) -> Layer:
+def shrink_for_laptop(layer: Layer) -> Layer:
     """The same algorithm on two cores without a GPU: networks and batches a quarter as large, a fortieth of the steps.
 
     Scores are not comparable with those of the full size.

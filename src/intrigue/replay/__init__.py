@@ -1,13 +1,12 @@
-"""Learning from replay: what was seen, kept once, and drawn from again.
+"""Experience replay.
 
-plan      what an agent asks of its replay                      (knows no torch)
-rows      the ring of rows: every frame once, linked into episodes
-keep      rows as steps of N environments, and as chunks a checkpoint can store
-draws     which transitions: uniformly, by episodes, by priority
-windows   n steps from each, as a batch
-memory    the replay an agent is given: all of the above
-collect   steps the environments and fills it
-recording one finished episode as plain arrays
-refill    exported episodes back into memory and into a replay
-export…   the episodes of a run, as ExORL's files or a Minari dataset
+plan           what an agent asks of its replay; does not import torch
+recording      one finished episode as plain arrays
+ring           the ring of rows: every frame once, linked into episodes
+step_store     the ring indexed by (step, environment), and cut into chunks for checkpoints
+sampling       which transitions are drawn: uniformly, by episodes or by priority
+windows        n steps from each drawn transition, as a batch
+buffer         the replay buffer of an agent: all of the above
+host_staging   batches steps on the host before they are copied to the device
+prefill        recorded episodes into the buffer of a new run
 """

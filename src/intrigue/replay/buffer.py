@@ -1,4 +1,4 @@
-"""The replay an agent is given: keeps what happens, draws batches from it, goes on exactly after a resume."""
+"""The replay buffer: stores transitions, draws batches, and resumes exactly from its state."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ STREAM = "replay"
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A batch for one update, what goes with it, and where it was drawn."""
+    """A batch for one update, its extras, and where its windows start."""
 
     batch: Transitions
     extras: Extras
-    drawn: WindowStarts
+    starts: WindowStarts
 
 
 class ReplayBuffer:
-    """Transitions of N environments on one device; batches go to the learner's."""
+    """Transitions of N environments on `storage_device`; batches are moved to `device`, the learner's."""
 
     def __init__(
         self,
@@ -53,36 +53,32 @@ class ReplayBuffer:
         self.priorities = Priorities(self.store, plan.priority) if plan.priority else None
 
     def reset(self, frames: Array) -> None:
-        """New episodes everywhere, in these states (N, *frame)."""
+        """Start an episode in every environment, with these frames (N, *frame)."""
         self.store.reset(frames)
 
-    def add(self, taken: VectorStep) -> None:
-        """One step of every environment."""
-        self.extend(taken.each(lambda field: field[None]))
+    def add(self, step: VectorStep) -> None:
+        """Append one step of every environment."""
+        self.extend(step.map_fields(lambda field: field[None]))
 
-    def extend(self, taken: VectorStep) -> None:
-        """T steps of every environment, each field (T, N, ...)."""
-        step = self.store.steps
-        self.store.extend(taken)
+    def extend(self, steps: VectorStep) -> None:
+        """Append T steps of every environment, each field (T, N, ...)."""
+        first = self.store.steps
+        self.store.extend(steps)
         if self.episodes is not None:
-            self.episodes.record(step, (taken.terminated | taken.truncated) & taken.valid, taken.valid)
+            self.episodes.record(first, steps.ended, steps.valid)
             self.episodes.publish(self.store.first_sampleable_step)
         self._update_priority_range()
 
     def truncate(self, frames: Array) -> None:
-        """The environments had to begin anew, in these states."""
+        """The environments were restarted in these frames; episodes under way are truncated."""
         self.store.truncate(frames)
-        if self.episodes is not None:
-            self.episodes.rebuild(self.store)
-            self.episodes.publish(self.store.first_sampleable_step)
+        self._rebuild_episodes()
         self._update_priority_range()
 
     def load_prefilled(self, head: int, steps: int) -> None:
-        """Rows 0 to `head` were written from outside, as `StepStore.load_prefilled` says."""
+        """Take over rows 0 to `head`, which the caller has written (`StepStore.load_prefilled`)."""
         self.store.load_prefilled(head, steps)
-        if self.episodes is not None:
-            self.episodes.rebuild(self.store)
-            self.episodes.publish(self.store.first_sampleable_step)
+        self._rebuild_episodes()
         self._update_priority_range()
 
     def current_obs(self) -> Tensor:
@@ -90,48 +86,50 @@ class ReplayBuffer:
         return self.store.current_obs().to(self.device)
 
     def last_next_obs(self) -> Tensor:
-        """The observations the last step reached truly, (N, *obs), on the learner's device."""
+        """The true successor observations of the last step, (N, *obs), on the learner's device."""
         return self.store.last_next_obs().to(self.device)
 
     @property
     def end_sampleable_step(self) -> int:
-        """The first step whose window is not complete yet."""
+        """One past the last step at which a complete window starts."""
         return max(self.store.first_sampleable_step, self.store.steps - self.plan.steps + 1)
 
     def __len__(self) -> int:
-        """Transitions that can be drawn."""
+        """The number of transitions that can be starts."""
         if self.episodes is not None and not len(self.episodes):
             return 0
         return (self.end_sampleable_step - self.store.first_sampleable_step) * self.store.num_envs
 
     def sample(self, step: int) -> Sample:
-        """A batch of windows; `step` tells how far the run is."""
+        """A batch of windows; importance weights are annealed by the agent's `step`."""
         plan, ring, stack = self.plan, self.store.ring, self.store.stack
-        drawn = self._draw()
-        start = self.store.rows(drawn.step, drawn.env)
+        starts = self._draw()
+        rows = self.store.rows(starts.step, starts.env)
         if plan.window == "tuple":
-            batch, extras = as_tuples(ring, start, plan.steps, stack, plan.discount)
+            batch, extras = as_tuples(ring, rows, plan.steps, stack, plan.discount)
         else:
-            batch, extras = as_steps(ring, start, plan.steps, stack), {}
-        if drawn.chance is not None:
+            batch, extras = as_steps(ring, rows, plan.steps, stack), {}
+        if starts.probability is not None:
             done = min(1.0, step / plan.importance_steps)
             exponent = plan.importance + done * (1 - plan.importance)
-            extras = {**extras, "weight": importance_weights(drawn.chance, len(self), exponent)}
-        return Sample(_moved(batch, self.device), {name: each.to(self.device) for name, each in extras.items()}, drawn)
+            extras = {**extras, "weight": importance_weights(starts.probability, len(self), exponent)}
+        return Sample(
+            _to_device(batch, self.device), {name: each.to(self.device) for name, each in extras.items()}, starts
+        )
 
     def sample_single_steps(self, count: int, rng: Generator) -> Transitions:
-        """`count` single transitions (1, count, ...) drawn as windows are, apart from what updates draw."""
+        """`count` single transitions (1, count, ...), starts like windows but with a generator of the caller's."""
         if self.episodes is not None:
-            drawn = self.episodes.draw(count, 1, rng)
+            starts = self.episodes.draw(count, 1, rng)
         else:
-            drawn = draw_transitions(self.store, count, self.store.steps, rng)
-        start = self.store.rows(drawn.step, drawn.env)
-        return _moved(as_steps(self.store.ring, start, 1, self.store.stack), self.device)
+            starts = draw_transitions(self.store, count, self.store.steps, rng)
+        rows = self.store.rows(starts.step, starts.env)
+        return _to_device(as_steps(self.store.ring, rows, 1, self.store.stack), self.device)
 
     def update_priorities(self, sample: Sample, error: Tensor | None) -> None:
-        """The errors (B,) the agent found in a sample, for priorities."""
+        """Set priorities from the agent's errors (B,) on a sample."""
         if self.priorities is not None and error is not None:
-            self.priorities.update(sample.drawn, error)
+            self.priorities.update(sample.starts, error)
 
     def _draw(self) -> WindowStarts:
         if self.episodes is not None:
@@ -140,12 +138,17 @@ class ReplayBuffer:
             return self.priorities.draw(self.plan.batch, self.rng)
         return draw_transitions(self.store, self.plan.batch, self.end_sampleable_step, self.rng)
 
+    def _rebuild_episodes(self) -> None:
+        if self.episodes is not None:
+            self.episodes.rebuild(self.store)
+            self.episodes.publish(self.store.first_sampleable_step)
+
     def _update_priority_range(self) -> None:
         if self.priorities is not None:
             self.priorities.set_range(self.store.first_sampleable_step, self.end_sampleable_step)
 
     def state_dict(self) -> State:
-        """Rows, priorities, where the random stream stands, and the sizes that make the rows readable by themselves."""
+        """Rows, priorities, the generator's state, and the sizes that are needed to read the rows without the run."""
         sizes = {
             "capacity": self.plan.capacity,
             "num_envs": self.store.num_envs,
@@ -158,15 +161,13 @@ class ReplayBuffer:
         return state
 
     def load_state_dict(self, state: State) -> None:
-        """Go on from what `state_dict` gave."""
+        """Restore the state; draws continue where they stopped."""
         self.store.load_state_dict(state["keep"])
         self.rng.set_state(state["rng"].cpu())
-        if self.episodes is not None:
-            self.episodes.rebuild(self.store)
-            self.episodes.publish(self.store.first_sampleable_step)
+        self._rebuild_episodes()
         if self.priorities is not None:
             self.priorities.load_state_dict(state["priorities"])
 
 
-def _moved(batch: Transitions, device: torch.device) -> Transitions:
+def _to_device(batch: Transitions, device: torch.device) -> Transitions:
     return Transitions(**{each.name: getattr(batch, each.name).to(device) for each in dataclasses.fields(Transitions)})

@@ -1,8 +1,8 @@
-"""Recorded episodes into the replay of a new run, before its first step.
+"""Writes recorded episodes into the replay buffer of a new run, before its first step.
 
-In a replay of N environments each of N lanes takes the next episode when it has come to the end of one. When none is
-left the lanes that are done first are filled up with rows that are not valid, less than one episode each; with one
-environment there are none. The rows are the very ones that stepping through the episodes would have left.
+Each of the buffer's N lanes, one per environment, takes the next episode when it has reached the end of one. Lanes that
+finish early are padded with rows that are not valid, less than one episode each (none with one environment). The rows
+are those that stepping through the episodes would have written.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ OPTION = "--replay-from"
 
 
 def prefill_replay(replay: ReplayBuffer, recordings: Recordings, frames: Array) -> None:
-    """Put episodes into an empty replay, as if its environments had played them and now began anew in `frames`.
+    """Fill an empty buffer as if its environments had played these episodes and now restarted in `frames`.
 
     Raises:
         ConfigError: they do not fit into it.
@@ -29,15 +29,15 @@ def prefill_replay(replay: ReplayBuffer, recordings: Recordings, frames: Array) 
     """
     store, ring = replay.store, replay.store.ring
     if ring.head:
-        raise ValueError("only a replay that holds nothing can be refilled")
+        raise ValueError("only an empty replay buffer can be prefilled")
     lanes = _Lanes(recordings.lengths, store.num_envs)
     if (rows := lanes.head) > ring.size:
         text = f"{recordings.transitions} transitions need {rows} rows, more than the replay has. "
         raise ConfigError([Problem(OPTION, text + f"Use --agent.capacity {rows} or more.")])
     for index, recording in enumerate(recordings):
-        fitted = _fitted(recording, replay.spaces, store.stack, index)
+        converted = _convert(recording, replay.spaces, store.stack, index)
         states, end = lanes.rows(index)
-        newest = fitted.observations[:, -1] if store.stack else fitted.observations
+        newest = converted.observations[:, -1] if store.stack else converted.observations
         following = np.append(states[1:], end)
         last = np.arange(len(states)) == len(states) - 1
         ring.write(
@@ -46,11 +46,11 @@ def prefill_replay(replay: ReplayBuffer, recordings: Recordings, frames: Array) 
                 "frame": newest[:-1],
                 "back": np.diff(states, prepend=states[0]).astype(np.int32),
                 "ahead": (following - states).astype(np.int32),
-                "action": fitted.actions,
-                "reward": fitted.rewards,
-                "skill": fitted.skills,
-                "terminated": last & fitted.terminated,
-                "truncated": last & fitted.truncated,
+                "action": converted.actions,
+                "reward": converted.rewards,
+                "skill": converted.skills,
+                "terminated": last & converted.terminated,
+                "truncated": last & converted.truncated,
                 "valid": np.ones(len(states), dtype=bool),
             },
         )
@@ -65,9 +65,9 @@ def prefill_replay(replay: ReplayBuffer, recordings: Recordings, frames: Array) 
 
 
 class _Lanes:
-    """Which rows of the ring which episode has.
+    """Which rows of the ring each episode takes.
 
-    Step t has N rows from base(t) on, one for each lane, and the ends of step t lie right after them, by lane.
+    Step t has N rows from base(t) on, one for each lane; the ends of step t follow them in order of lanes.
     """
 
     def __init__(self, lengths: Sequence[int], lanes: int) -> None:
@@ -88,26 +88,26 @@ class _Lanes:
         self._ended = {step: sorted(lanes_of_step) for step, lanes_of_step in ended.items()}
         self._base = np.arange(self.steps + 1) * lanes + np.cumsum(ends)
         self.head = int(self._base[-1]) + lanes
-        """Rows of everything, the open ones included."""
+        """All rows, the open ones included."""
 
     def rows(self, index: int) -> tuple[Array, int]:
-        """The rows of an episode's states, and the one it ended in."""
+        """The rows of an episode's states, and that of its last successor."""
         first, lane = self._where[index]
         last = first + self.lengths[index] - 1
         end = int(self._base[last]) + self.count + self._ended[last].index(lane)
         return self._base[first : last + 1] + lane, end
 
     def padding(self) -> list[Array]:
-        """The rows that are not valid in each lane that has such, and the open row after them."""
+        """For each padded lane, its rows that are not valid and the open row after them."""
         return [self._base[free:] + lane for free, lane in self._free if free < self.steps]
 
 
-def _fitted(recording: Recording, spaces: Spaces, stack: int, index: int) -> Recording:
-    """The episode in the run's own types.
+def _convert(recording: Recording, spaces: Spaces, stack: int, index: int) -> Recording:
+    """The episode in the run's data types.
 
     Raises:
-        ConfigError: it is of other sizes.
-        CheckpointError: it holds what no environment of these sizes gives.
+        ConfigError: it has other shapes.
+        CheckpointError: it holds values that no environment with these spaces produces.
     """
     skills = recording.skills if spaces.skill else recording.skills[:, :0]
     expected = {
@@ -116,19 +116,21 @@ def _fitted(recording: Recording, spaces: Spaces, stack: int, index: int) -> Rec
         "skills": ((spaces.skill,), skills.shape[1:]),
     }
     wrong = [
-        f"its {what} have shape {given}, the run has {own}" for what, (own, given) in expected.items() if given != own
+        f"its {what} have shape {actual}, the run has {own}"
+        for what, (own, actual) in expected.items()
+        if actual != own
     ]
-    seen = recording.observations.dtype
-    if seen != np.uint8 if spaces.obs.kind == "pixels" else seen.kind != "f":
-        wrong.append(f"its observations are {seen}, the run has {spaces.obs.dtype}")
+    dtype = recording.observations.dtype
+    if dtype != np.uint8 if spaces.obs.kind == "pixels" else dtype.kind != "f":
+        wrong.append(f"its observations are {dtype}, the run has {spaces.obs.dtype}")
     if (recording.actions.dtype.kind == "f") != (spaces.action.kind == "continuous"):
         wrong.append(f"its actions are {recording.actions.dtype}, the run has {spaces.action.dtype}")
     if wrong:
         raise ConfigError([Problem(OPTION, f"episode {index} does not fit: {'; '.join(wrong)}.")])
-    if spaces.action.kind != "continuous" and not _known(recording.actions, spaces.action):
+    if spaces.action.kind != "continuous" and not _actions_in_range(recording.actions, spaces.action):
         text = f"episode {index} does not fit: it has actions other than 0 to {max(spaces.action.sizes) - 1}."
         raise ConfigError([Problem(OPTION, text)])
-    if stack and not _stacked(recording.observations):
+    if stack and not _is_frame_stack(recording.observations):
         raise CheckpointError(f"episode {index}: an observation is not the one before, moved on by a frame")
     return Recording(
         observations=recording.observations.astype(spaces.obs.dtype, copy=False),
@@ -140,11 +142,11 @@ def _fitted(recording: Recording, spaces: Spaces, stack: int, index: int) -> Rec
     )
 
 
-def _known(actions: Array, spec: ActionSpec) -> bool:
+def _actions_in_range(actions: Array, spec: ActionSpec) -> bool:
     return bool((actions >= 0).all() and (actions < np.array(spec.sizes).reshape(spec.shape)).all())
 
 
-def _stacked(observations: Array) -> bool:
+def _is_frame_stack(observations: Array) -> bool:
     """Whether each is a stack of frames whose older ones are the newer ones of the observation before."""
     first = observations[0]
     return bool((first == first[:1]).all() and (observations[1:, :-1] == observations[:-1, 1:]).all())

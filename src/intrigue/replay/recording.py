@@ -1,4 +1,4 @@
-"""One finished episode as plain arrays, and the sizes that a collection of them has."""
+"""Finished episodes as plain arrays, and their spaces as plain values."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from intrigue.state import State
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """An episode of T transitions. It ended in a terminal state, or was cut off, or both at once."""
+    """An episode of T transitions, terminated, truncated or both."""
 
     observations: Array
-    """(T+1, *obs), the last being the state it ended in."""
+    """(T+1, *obs), the last being the final successor."""
     actions: Array
     """(T, *action)"""
     rewards: Array
-    """(T,) float32, of the environment"""
+    """(T,) float32, extrinsic"""
     skills: Array
-    """(T, K) float32, K = 0 where there were none"""
+    """(T, K) float32, K = 0 without skills"""
     terminated: bool
     truncated: bool
 
@@ -34,7 +34,7 @@ class Recording:
 
 @dataclass(frozen=True, slots=True)
 class Recordings:
-    """Finished episodes, read when they are asked for."""
+    """Finished episodes, read lazily."""
 
     lengths: Sequence[int]
     episodes: Iterable[Recording]
@@ -47,12 +47,12 @@ class Recordings:
 
     @property
     def transitions(self) -> int:
-        """Of all episodes together."""
+        """The number of transitions in all episodes."""
         return sum(self.lengths)
 
 
 def spaces_to_state(spaces: Spaces) -> State:
-    """The sizes as plain values."""
+    """The spaces as plain values."""
     tree: dict[str, Any] = asdict(spaces)
     tree["obs"]["shape"] = list(spaces.obs.shape)
     tree["action"] = {"kind": spaces.action.kind} | {
@@ -62,7 +62,7 @@ def spaces_to_state(spaces: Spaces) -> State:
 
 
 def spaces_from_state(tree: State) -> Spaces:
-    """The sizes that `spaces_to_state` wrote."""
+    """The inverse of `spaces_to_state`."""
     obs, action = tree["obs"], tree["action"]
     return Spaces(
         ObsSpec(obs["kind"], tuple(obs["shape"])),
@@ -72,10 +72,10 @@ def spaces_from_state(tree: State) -> Spaces:
 
 
 def validate_recording(recording: Recording, name: str) -> Recording:
-    """The episode, if it is one.
+    """The episode, if it is complete.
 
     Raises:
-        CheckpointError: numbers of rows that do not fit, values that are not finite, or no end; begins with `name`.
+        CheckpointError: wrong numbers of rows, values that are not finite, or no transition; begins with `name`.
     """
     length = len(recording)
     rows = {
@@ -83,7 +83,7 @@ def validate_recording(recording: Recording, name: str) -> Recording:
         "rewards": (len(recording.rewards), length),
         "skills": (len(recording.skills), length),
     }
-    wrong = [f"{found} {what}, expected {expected}" for what, (found, expected) in rows.items() if found != expected]
+    wrong = [f"{actual} {what}, expected {expected}" for what, (actual, expected) in rows.items() if actual != expected]
     if not length:
         wrong.append("no transition")
     if recording.rewards.shape != (len(recording.rewards),) or recording.skills.ndim != 2:

@@ -1,24 +1,19 @@
-"""The ring of rows: every frame once, linked into episodes.
+"""The ring of rows: every frame stored once, linked into episodes.
 
-A row is a state in which an environment was, and what was done there. Rows of all environments lie in one ring in order
-of time, and are numbered from 0 for ever; row r lies in place r mod size.
+A row is one state of one environment and the transition from it. Rows of all environments share one ring in order of
+time. They are numbered from 0 on and never renumbered; row r is stored in place r mod size.
 
-    frame      what is new in the state: its newest picture, or the whole of it
-    back       how many rows before this one the same episode's previous state lies; 0 in an episode's first
-    ahead      how many rows after it the state that followed lies
-    end        the state an episode ended in, from which nothing was done
-    action, reward, terminated, truncated, valid, skill     of the transition that left the state
+    frame      the new part of the state: its newest image, or the whole state
+    back       rows back to the previous state of the episode; 0 for its first
+    ahead      rows ahead to the successor state
+    end        true for the state in which an episode ended, from which no action was taken
+    action, reward, terminated, truncated, valid, skill     of the transition from the state
 
-A stack of k frames is row, back, back of that, ...: in an episode's first state that is k times the same frame, and no
-stack ever reaches into another episode. The successor is one step ahead, also where the episode ends.
+A stack of k frames follows `back` k − 1 times: in the first state of an episode that is k times the same frame, so no
+stack contains frames of another episode. `ahead` leads to the true successor, also where the episode ends.
 
-Rows are forgotten in chunks of `chunk` rows, all at once when the ring comes round to the first of them, so that what
-is remembered is always whole chunks and the one being filled.
-
-Rows of a replay as words of 32 bits, from which numbers and flags are told by arithmetic alone.
-
-So torch.compile can look into a draw: of views of bytes as flags it knows nothing (2.11), and one view of each field it
-would copy whole at every call, unless its first number lies on a multiple of 16 bytes.
+Rows are overwritten in chunks of `chunk` rows: all of a chunk expires when the ring wraps around to its first row, so
+the ring always holds whole chunks and the one that is being filled.
 """
 
 from __future__ import annotations
@@ -32,9 +27,9 @@ from torch import Tensor
 
 from intrigue.spaces import Array, Spaces
 
-CHUNKS = 128  # ours: a checkpoint rewrites at most one chunk's rows, and a full replay is forgotten in steps of 1 %
-LEAST_ROWS = 64  # ours, in a chunk: a small replay is not worth a hundred files
-ROW_ALIGNMENT = 16  # bytes: what a GPU moves at once
+CHUNKS = 128  # ours: a checkpoint rewrites at most one chunk's rows, and a full buffer expires in steps of 1 %
+MIN_CHUNK_ROWS = 64  # ours: a small buffer is not worth a hundred files
+ROW_ALIGNMENT = 16  # bytes of one memory transaction of a GPU
 LINKS: dict[str, tuple[tuple[int, ...], torch.dtype]] = {
     "back": ((), torch.int32),
     "ahead": ((), torch.int32),
@@ -66,48 +61,48 @@ def row_bytes(layout: Layout) -> int:
 
 
 def field_places(layout: Layout) -> dict[str, tuple[int, int]]:
-    """At which bytes of a row each field begins and ends. Wider numbers come first: all lie aligned."""
-    found, at = {}, 0
+    """First and last byte of each field in a row. Wider types come first, which aligns all."""
+    places, at = {}, 0
     for name, (shape, dtype) in sorted(layout.items(), key=lambda item: -item[1][1].itemsize):
-        found[name] = (at, at + math.prod(shape) * dtype.itemsize)
-        at = found[name][1]
-    return found
+        places[name] = (at, at + math.prod(shape) * dtype.itemsize)
+        at = places[name][1]
+    return places
 
 
 def ring_shape(capacity: int) -> tuple[int, int]:
-    """(chunks, rows in each) of a ring that always remembers at least `capacity` rows."""
-    chunk = max(-(-capacity // CHUNKS), min(capacity, LEAST_ROWS))
+    """(chunks, rows in each) of a ring that always holds at least `capacity` rows."""
+    chunk = max(-(-capacity // CHUNKS), min(capacity, MIN_CHUNK_ROWS))
     return -(-capacity // chunk) + 1, chunk
 
 
 class RowReader:
-    """Readable rows: `packed` (size, bytes) holds every field of a row side by side.
+    """Readable rows: `packed` (size, bytes) holds all fields of a row next to each other.
 
-    So a device fetches a whole row at once; `fields` are views of it, (size, *field) each.
+    So a device fetches a whole row at once. `fields` are views of it, (size, *field) each.
     """
 
     def __init__(self, packed: Tensor, layout: Layout) -> None:
         self.packed, self.layout, self.size = packed, layout, len(packed)
-        self.fields = self.unpacked(packed)
+        self.fields = self.unpack(packed)
 
-    def unpacked(self, rows: Tensor) -> dict[str, Tensor]:
+    def unpack(self, rows: Tensor) -> dict[str, Tensor]:
         """The fields (..., *field) of packed rows (..., bytes), as views."""
-        lead, found = rows.shape[:-1], {}
+        lead, fields = rows.shape[:-1], {}
         for name, (first, last) in field_places(self.layout).items():
             shape, dtype = self.layout[name]
-            if first == last:  # no numbers, no bytes to look at
-                found[name] = torch.empty(*lead, *shape, dtype=dtype, device=rows.device)
+            if first == last:  # no bytes to view
+                fields[name] = torch.empty(*lead, *shape, dtype=dtype, device=rows.device)
             else:
-                found[name] = rows[..., first:last].view(dtype).unflatten(-1, shape or (1,))
-                found[name] = found[name] if shape else found[name].squeeze(-1)
-        return found
+                fields[name] = rows[..., first:last].view(dtype).unflatten(-1, shape or (1,))
+                fields[name] = fields[name] if shape else fields[name].squeeze(-1)
+        return fields
 
-    def whole(self, rows: Tensor) -> dict[str, Tensor]:
+    def get_all(self, rows: Tensor) -> dict[str, Tensor]:
         """All fields of rows of any shape (...), fetched at once: (..., *field) each."""
-        return self.unpacked(self.packed[self.places(rows)])
+        return self.unpack(self.packed[self.places(rows)])
 
     def places(self, rows: Tensor) -> Tensor:
-        """Where rows lie."""
+        """The places of rows in the ring."""
         return rows % self.size
 
     def get(self, name: str, rows: Tensor) -> Tensor:
@@ -115,7 +110,7 @@ class RowReader:
         return self.fields[name][self.places(rows)]
 
     def after(self, rows: Tensor) -> Tensor:
-        """The rows of the states that followed."""
+        """The rows of the successor states."""
         return rows + self.get("ahead", rows)
 
     def observations(self, rows: Tensor, stack: int) -> Tensor:
@@ -134,47 +129,44 @@ class RowRing(RowReader):
     def __init__(self, layout: Layout, capacity: int, device: torch.device) -> None:
         self.chunks, self.chunk = ring_shape(capacity)
         self.device = device
-        # Zeros of the host are not touched before they are written, so a ring grows into its memory.
+        # Host memory is committed only when written, so the ring grows into its memory.
         packed = torch.zeros(self.chunks * self.chunk, row_bytes(layout), dtype=torch.uint8, device=device)
         super().__init__(packed, layout)
         self.head = 0
         """Rows ever written."""
 
     def rebind_storage(self) -> None:
-        """To be said when `packed` has got other memory."""
-        self.fields = self.unpacked(self.packed)
+        """Take new views after `packed` was replaced."""
+        self.fields = self.unpack(self.packed)
 
     @property
     def oldest(self) -> int:
-        """The first row that is still remembered."""
+        """The first row that is still stored."""
         return self.oldest_at(self.head)
 
     def oldest_at(self, head: int) -> int:
-        """The first row that is remembered when `head` rows have been written."""
+        """The first row that is stored once `head` rows have been written."""
         newest_chunk = max(0, head - 1) // self.chunk
         return max(0, newest_chunk - self.chunks + 1) * self.chunk
 
     def append(self, frames: Array, back: Array, end: Array) -> Array:
-        """The numbers (M,) of new rows with these frames (M, *frame), `back` rows after their predecessors (M,).
-
-        `end` (M,): from which nothing will be done.
-        """
+        """Append rows with these frames (M, *frame), links `back` (M,) and flags `end` (M,); their numbers (M,)."""
         count = len(frames)
         numbers = np.arange(self.head, self.head + count)
         places = self.places(torch.from_numpy(numbers).to(self.device))
         for name in self.fields.keys() - {"frame", "back", "end"}:
-            # What was here a lap ago must not show in rows that are never completed: equal pasts, equal bytes.
+            # Clear the fields of overwritten rows: rows that are never completed must not depend on them (digests).
             self.fields[name].index_fill_(0, places, 0)
         self.write(numbers, {"frame": frames, "back": back.astype(np.int32), "end": end})
         self.head += count
         return numbers
 
     def write(self, numbers: Array, values: Mapping[str, Array | Tensor]) -> None:
-        """Fill some fields of some rows, (M, ...) each."""
+        """Write some fields of some rows, (M, ...) each."""
         places = self.places(torch.from_numpy(numbers).to(self.device))
         for name, rows in values.items():
             field = self.fields[name]
-            field.index_copy_(0, places, _tensor(rows).to(field.device, field.dtype))
+            field.index_copy_(0, places, _as_tensor(rows).to(field.device, field.dtype))
 
     def slice(self, first: int, last: int) -> dict[str, Tensor]:
         """All fields of rows `first` to `last`, which must lie in one chunk: views into the ring."""
@@ -182,10 +174,10 @@ class RowRing(RowReader):
         return {name: field[start : start + last - first] for name, field in self.fields.items()}
 
 
-def _tensor(values: Array | Tensor) -> Tensor:
+def _as_tensor(values: Array | Tensor) -> Tensor:
     if isinstance(values, Tensor):
         return values
-    # Torch warns of arrays that nobody may write to, though it will only read them.
+    # torch.from_numpy warns about read-only arrays.
     return torch.from_numpy(values if values.flags.writeable else values.copy())
 
 
@@ -193,21 +185,25 @@ WORD_BYTES = 4
 
 
 def fits_words(layout: Layout) -> bool:
-    """Whether all fields are numbers of one word, or single flags."""
+    """Whether all fields are 32-bit numbers or scalar booleans, as `WordRowReader` needs."""
     return all(
         dtype.itemsize == WORD_BYTES or (dtype == torch.bool and shape == ()) for shape, dtype in layout.values()
     )
 
 
 class WordRowReader(RowReader):
-    """Readable rows, of a layout that `fits_words`."""
+    """Reads rows as 32-bit words, from which fields are extracted by arithmetic; for layouts that `fits_words`.
+
+    torch.compile can fuse this. Of views of bytes as booleans it cannot (2.11), and a view of one field it copies whole
+    at every call unless it starts at a multiple of 16 bytes.
+    """
 
     def __init__(self, packed: Tensor, layout: Layout) -> None:
         super().__init__(packed, layout)
         self._words = packed.view(torch.int32)  # (size, words)
         self._where = field_places(layout)
 
-    def whole(self, rows: Tensor) -> dict[str, Tensor]:
+    def get_all(self, rows: Tensor) -> dict[str, Tensor]:
         words = self._words[self.places(rows)]
         return {name: self._field(name, words) for name in self.layout}
 
@@ -220,7 +216,7 @@ class WordRowReader(RowReader):
         if first == last:
             return torch.empty(*words.shape[:-1], *shape, dtype=dtype, device=words.device)
         at, within = divmod(first, WORD_BYTES)
-        if dtype == torch.bool:  # the lowest bit of its byte; bytes of a word lie in order of their weight
+        if dtype == torch.bool:  # the lowest bit of its byte; words are little-endian
             flag: Tensor = (words[..., at] >> (8 * within)) & 1 != 0
             return flag
         if shape == ():

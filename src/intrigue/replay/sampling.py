@@ -1,11 +1,6 @@
 """Which transitions are drawn: uniformly, by episodes, or by priority. Each draw is a (step, environment).
 
-All numbers come from one generator, in float64, so that a draw is the same wherever the replay is kept.
-
-A binary tree of sums: drawing in proportion to weights that change, in log₂ steps.
-
-Leaf i lies at place `leaves + i`, node j is the sum of 2j and 2j + 1, node 1 the sum of all (Schaul et al. 2016,
-arXiv:1511.05952, appendix B.2.1). In float64: sums of a million leaves lose nothing that matters.
+All random numbers come from one generator, in float64, so draws do not depend on the device that stores the replay.
 """
 
 from __future__ import annotations
@@ -23,7 +18,11 @@ from intrigue.state import State
 
 
 class SumTree:
-    """Weights by number, and their sums."""
+    """A sum tree, which draws in proportion to changing weights in log₂ steps (arXiv:1511.05952, appendix B.2.1).
+
+    Leaf i is node `leaves + i`, node j the sum of nodes 2j and 2j + 1, node 1 the sum of all. In float64, in which sums
+    of a million leaves lose nothing that matters.
+    """
 
     def __init__(self, count: int, device: torch.device) -> None:
         self.depth = max(1, (count - 1).bit_length())
@@ -40,12 +39,12 @@ class SumTree:
         return self.nodes[self.leaves + index]
 
     def put(self, index: Tensor, weight: Tensor) -> None:
-        """Set the weights (M,) of leaves (M,); of a leaf that stands twice, the larger counts."""
+        """Set the weights (M,) of leaves (M,); of a leaf given twice, to the larger."""
         node = self.leaves + index.flatten()
         self.nodes.scatter_reduce_(0, node, weight.double().flatten(), "amax", include_self=False)
         for _ in range(self.depth):
             node = node // 2
-            # Each sum is made anew from its children, so that roundings do not add up over a run.
+            # Recomputed from the children, so that rounding errors do not accumulate over a run.
             self.nodes[node] = self.nodes[2 * node] + self.nodes[2 * node + 1]
 
     def find(self, mass: Tensor) -> Tensor:
@@ -54,23 +53,23 @@ class SumTree:
         for _ in range(self.depth):
             node = 2 * node
             left = self.nodes[node]
-            # A right half without weight is never entered, even if rounding brought the mass up to the whole.
+            # Never descend into a right half without weight, even if rounding brought the mass up to the total.
             right = (mass >= left) & (self.nodes[node + 1] > 0)
             mass = torch.where(right, mass - left, mass)
             node = node + right.long()
         return node - self.leaves
 
 
-PRIORITY_FLOOR = 1e-6  # ε of Schaul et al. 2016, section 3.3: nothing is never drawn again
+PRIORITY_FLOOR = 1e-6  # ε of Schaul et al. 2016, section 3.3: every transition can be drawn again
 
 
 class WindowStarts(NamedTuple):
-    """Where windows begin, each (B,)."""
+    """Where windows start, each (B,)."""
 
     step: Tensor
     env: Tensor
-    chance: Tensor | None = None
-    """How likely each was to be drawn, where that differs."""
+    probability: Tensor | None = None
+    """With which each was drawn, where they differ."""
 
 
 def uniform(count: int, rng: Generator, device: torch.device) -> Tensor:
@@ -78,51 +77,51 @@ def uniform(count: int, rng: Generator, device: torch.device) -> Tensor:
     return torch.rand(count, generator=rng, device=rng.device, dtype=torch.float64).to(device)
 
 
-def below(limit: Tensor | int, chance: Tensor) -> Tensor:
-    """Whole numbers below `limit`, from numbers in [0, 1)."""
+def scale_to_int(limit: Tensor | int, chance: Tensor) -> Tensor:
+    """Integers below `limit`, from numbers in [0, 1)."""
     # No float64 below 1 is above 1 - 2^-53, with which the product never rounds up to the limit itself.
     return (chance * limit).long()
 
 
-def draw_transitions(store: StepStore, count: int, high: int, rng: Generator) -> WindowStarts:
-    """Every transition of steps `store.first_sampleable_step` to `high` equally likely."""
-    picked = below((high - store.first_sampleable_step) * store.num_envs, uniform(count, rng, store.ring.device))
+def draw_transitions(store: StepStore, count: int, end: int, rng: Generator) -> WindowStarts:
+    """Transitions of steps `store.first_sampleable_step` to `end`, equally likely."""
+    picked = scale_to_int((end - store.first_sampleable_step) * store.num_envs, uniform(count, rng, store.ring.device))
     return WindowStarts(store.first_sampleable_step + picked // store.num_envs, picked % store.num_envs)
 
 
 class EpisodeTable(NamedTuple):
-    """Which episodes windows are drawn from, where the rows are; nothing of it is read back while drawing."""
+    """The episodes that windows are drawn from, on the storage device; drawing never synchronises with the host."""
 
     ends: Tensor
-    """(room, 3): first step, last step and environment of episode number e in row e mod room."""
+    """(capacity, 3): first step, last step and environment of episode number e in row e mod capacity."""
     bounds: Tensor
-    """(3,): number of the first episode that counts, how many count, the first step that is remembered."""
+    """(3,): number of the oldest episode, count of episodes, first sampleable step."""
 
 
 def draw_windows(table: EpisodeTable, chance: Tensor, steps: int) -> WindowStarts:
-    """Where windows of `steps` begin, for numbers (2, B) in [0, 1): which episode, and where in it."""
+    """Starts of windows of `steps`, from numbers `chance` (2, B) in [0, 1): which episode, and where in it."""
     oldest, count, low = table.bounds.unbind()
-    chosen = (oldest + below(count, chance[0])) % len(table.ends)
+    chosen = (oldest + scale_to_int(count, chance[0])) % len(table.ends)
     first, last, env = table.ends[chosen].unbind(-1)
     first = torch.maximum(first, low)
-    room = (last - first + 2 - steps).clamp_min(1)  # beginnings after which all steps are of the episode
-    return WindowStarts(first + below(room, chance[1]), env)
+    room = (last - first + 2 - steps).clamp_min(1)  # starts whose whole window lies in the episode
+    return WindowStarts(first + scale_to_int(room, chance[1]), env)
 
 
 class Episodes:
-    """Finished episodes, each equally likely, and every window of n steps within it (URLB).
+    """Finished episodes, drawn with equal probability, and then a window of n steps in one (URLB).
 
-    Differs from URLB: an episode whose beginning was forgotten is drawn from as far as it is remembered.
+    Differs from URLB: an episode whose first steps were overwritten is drawn from as far as it is stored.
     """
 
     def __init__(self, store: StepStore) -> None:
-        self._begun = [0] * store.num_envs
+        self._first_step = [0] * store.num_envs
         self._finished: deque[tuple[int, int, int]] = deque()  # first step, last step, environment
         self._number = 0  # of the first of them
         self._low = 0
-        self._written = 0  # episodes that are in the table
+        self._written = 0  # episodes that were copied to the table
         device = store.ring.device
-        # An episode takes two rows or more, so there can never be more of them than this.
+        # An episode takes at least two rows.
         room = store.ring.size // 2 + store.num_envs
         self.table = EpisodeTable(
             torch.zeros(room, 3, dtype=torch.int64, device=device), torch.zeros(3, dtype=torch.int64, device=device)
@@ -132,17 +131,17 @@ class Episodes:
         return len(self._finished)
 
     def record(self, step: int, over: Array, valid: Array) -> None:
-        """Which environments' episodes are over (T, N) after the steps from this one on; invalid rows begin them anew.
+        """Record which steps (T, N), from `step` on, end an episode; an invalid one is followed by a new episode.
 
-        `publish` lets draws know of it.
+        Draws see it after `publish`.
         """
         for t, env in np.argwhere(over | ~valid).tolist():
             if over[t, env]:
-                self._finished.append((self._begun[env], step + t, env))
-            self._begun[env] = step + t + 1
+                self._finished.append((self._first_step[env], step + t, env))
+            self._first_step[env] = step + t + 1
 
     def publish(self, low: int) -> None:
-        """Draw from all that was noted; steps before `low` are not remembered any more."""
+        """Copy what was recorded to the table; steps before `low` can no longer be sampled."""
         while self._finished and self._finished[0][1] < low:
             self._finished.popleft()
             self._number += 1
@@ -157,8 +156,8 @@ class Episodes:
         self._written, self._low = total, low
 
     def rebuild(self, store: StepStore) -> None:
-        """Find the episodes again among the rows that are kept; `publish` lets draws know of them."""
-        self._begun = [store.first] * store.num_envs
+        """Find the episodes in the stored rows; draws see them after `publish`."""
+        self._first_step = [store.first] * store.num_envs
         self._finished.clear()
         self._number = self._written = 0
         self._low = -1
@@ -166,17 +165,17 @@ class Episodes:
         self.record(store.first, over, valid)
 
     def finished(self) -> list[tuple[int, int, int]]:
-        """First step, last step and environment of each, in the order in which they ended."""
+        """First step, last step and environment of each episode, in the order in which they ended."""
         return list(self._finished)
 
     def draw(self, count: int, steps: int, rng: Generator) -> WindowStarts:
-        """Where windows of `steps` begin."""
+        """Starts of windows of `steps`."""
         chance = torch.rand(2, count, generator=rng, device=rng.device, dtype=torch.float64)
         return draw_windows(self.table, chance.to(self.table.ends.device), steps)
 
 
 class Priorities:
-    """In proportion to priority: the size of the error at the last visit to the power α (Schaul et al. 2016, eq. 1)."""
+    """Draws in proportion to |error at the last visit|^α (Schaul et al. 2016, eq. 1)."""
 
     def __init__(self, store: StepStore, exponent: float) -> None:
         self.store, self.exponent = store, exponent
@@ -185,35 +184,35 @@ class Priorities:
         self._low = self._high = 0
 
     def set_range(self, low: int, high: int) -> None:
-        """Steps `low` to `high` can be drawn from now on; what is new has the largest priority there has been."""
+        """Make steps `low` to `high` those that can be drawn; new ones get the largest priority so far."""
         self._set(range(self._low, min(low, self._high)), 0.0)
         self._set(range(max(self._high, low), high), self.largest)
         self._low, self._high = low, max(high, low)
 
     def draw(self, count: int, rng: Generator) -> WindowStarts:
-        """Beginnings, one from each of `count` equal shares of the mass (section 3.3)."""
+        """Starts, one from each of `count` equal shares of the mass (section 3.3)."""
         share = torch.arange(count, device=self.tree.nodes.device) + uniform(count, rng, self.tree.nodes.device)
         slot = self.tree.find(share * (self.tree.total / count))
-        chance = self.tree.get(slot) / self.tree.total
+        probability = self.tree.get(slot) / self.tree.total
         offset = slot // self.store.num_envs
         span = self.store.slot_count // self.store.num_envs
         step = self._low + (offset - self._low) % span
-        return WindowStarts(step, slot % self.store.num_envs, chance)
+        return WindowStarts(step, slot % self.store.num_envs, probability)
 
-    def update(self, drawn: WindowStarts, error: Tensor) -> None:
-        """The errors (B,) found at this visit."""
-        weight = (error.detach().double().abs().to(drawn.step.device) + PRIORITY_FLOOR) ** self.exponent
+    def update(self, starts: WindowStarts, error: Tensor) -> None:
+        """Set priorities from the errors (B,) at this visit."""
+        weight = (error.detach().double().abs().to(starts.step.device) + PRIORITY_FLOOR) ** self.exponent
         self.largest = max(self.largest, float(weight.max()))
-        self.tree.put(self.store.slot_index(drawn.step, drawn.env), weight)
+        self.tree.put(self.store.slot_index(starts.step, starts.env), weight)
 
     def state_dict(self) -> State:
-        """The priorities of what can be drawn, (steps, N), and the largest there has been."""
+        """The priorities of what can be drawn, (steps, N), and the largest so far."""
         steps = torch.arange(self._low, self._high, device=self.tree.nodes.device).unsqueeze(-1)
         slots = self.store.slot_index(steps, torch.arange(self.store.num_envs, device=steps.device))
         return {"low": self._low, "high": self._high, "largest": self.largest, "weight": self.tree.get(slots)}
 
     def load_state_dict(self, state: State) -> None:
-        """Put back what `state_dict` gave."""
+        """Restore the state."""
         self._low, self._high, self.largest = int(state["low"]), int(state["high"]), float(state["largest"])
         self._set(range(self._low, self._high), torch.as_tensor(state["weight"]))
 
@@ -225,7 +224,7 @@ class Priorities:
             self.tree.put(slots, torch.as_tensor(weight, dtype=torch.float64, device=device).expand(slots.shape))
 
 
-def importance_weights(chance: Tensor, count: int, exponent: float) -> Tensor:
-    """(1 / (count · chance))^β, the largest of the batch being 1 (Schaul et al. 2016, section 3.4). (B,) float32"""
-    weight = (1 / (count * chance)) ** exponent
+def importance_weights(probability: Tensor, count: int, exponent: float) -> Tensor:
+    """(1 / (count · probability))^β over the largest of the batch (Schaul et al. 2016, section 3.4). (B,) float32"""
+    weight = (1 / (count * probability)) ** exponent
     return (weight / weight.max()).float()

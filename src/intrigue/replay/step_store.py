@@ -1,12 +1,12 @@
-"""Rows as steps of N environments that step together, and as chunks that a checkpoint can store.
+"""The ring of rows, indexed by step and environment, and cut into chunks for checkpoints.
 
-Step t left N rows, one of each environment, side by side in the ring and after the rows in which episodes ended just
-before. `grid` tells the row of every (step, environment); it and the episodes can be read off the rows, so only rows
-are saved.
+Each step of N environments takes N adjacent rows of the ring, after the rows of the episodes that ended in the step
+before. `grid` holds the row of every (step, environment). It and the episodes can be rebuilt from the rows, so only
+rows are saved.
 
-The newest N rows are open: their states are known, what is done there is not yet. A chunk is settled, and its content
-will never change, when neither an open row nor one of the step before lies in it: should the environments have to begin
-anew after a resume, the transitions of that last step are cut off.
+The newest N rows are open: their states are known, the actions taken there are not. A chunk is settled, that is, never
+changes again, when it holds neither an open row nor one of the step before: a resume that has to restart the
+environments truncates the episodes in that last step.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SERIES = "replay"
 
 
 class VectorStep(NamedTuple):
-    """One step of every environment: what was done, and what came of it, each (N, ...)."""
+    """One step of all environments, each field (N, ...)."""
 
     action: Array
     skill: Tensor
@@ -36,23 +36,29 @@ class VectorStep(NamedTuple):
     truncated: Array
     valid: Array
     next_frames: Array
-    """The states it truly led to, as frames."""
+    """Frames of the true successor states."""
     frames: Array
-    """The states to go on from: those, or the first of a new episode."""
+    """Frames of the states to act in next: the successors, or the first of a new episode."""
 
-    def each(self, change: Callable[[Any], Any]) -> VectorStep:
-        """The same with every field changed."""
+    @property
+    def ended(self) -> Array:
+        """Where an episode ends, for either reason."""
+        ended: Array = (self.terminated | self.truncated) & self.valid
+        return ended
+
+    def map_fields(self, change: Callable[[Any], Any]) -> VectorStep:
+        """The same with `change` applied to every field."""
         return VectorStep(*map(change, self))
 
 
 class StepStore:
-    """The rows of N environments, step by step; windows of `window` steps are to be drawn from them."""
+    """The rows of N environments by step, from which windows of `window` steps are drawn."""
 
     def __init__(
         self, layout: Layout, capacity: int, num_envs: int, stack: int, device: torch.device, window: int = 1
     ) -> None:
-        # Below this the ring could come round to states that are still needed for the newest stack and window: each
-        # step may take two rows of an environment, the second for the state an episode ended in.
+        # A smaller ring could overwrite states of the newest stack and window: each step may take two rows of an
+        # environment, the second for the state in which an episode ended.
         least = 2 * num_envs * (max(stack, 1) + window + 1)
         if capacity < least:
             raise ConfigError(
@@ -62,12 +68,12 @@ class StepStore:
         self.ring = RowRing(layout, capacity, device)
         self.num_envs, self.stack = num_envs, stack
         self.steps = 0
-        """Steps that are complete."""
+        """Complete steps."""
         self.first = 0
-        """The first step all of whose rows are remembered."""
+        """The first step whose rows are all still stored."""
         self.span = self.ring.size // num_envs + 2
         self.grid = torch.zeros(self.span, num_envs, dtype=torch.int64, device=device)
-        self._begins = np.zeros(self.span, dtype=np.int64)
+        self._first_rows = np.zeros(self.span, dtype=np.int64)
         self._open = np.zeros(num_envs, dtype=np.int64)
         self._chunks: dict[int, Chunk] = {}
 
@@ -78,53 +84,53 @@ class StepStore:
         return first + max(self.stack - 1, 0) if first else 0
 
     def reset(self, frames: Array) -> None:
-        """New episodes everywhere, in these states (N, *frame)."""
+        """Start an episode in every environment, with these frames (N, *frame)."""
         none = np.zeros(self.num_envs)
-        self._place(self.ring.append(frames, none, none.astype(bool))[None])
+        self._index_steps(self.ring.append(frames, none, none.astype(bool))[None])
 
-    def extend(self, taken: VectorStep) -> None:
-        """T steps in a row, each field (T, N, ...), the first of them taken from the open rows.
+    def extend(self, steps: VectorStep) -> None:
+        """Append T consecutive steps, each field (T, N, ...), the first of them taken in the open rows.
 
-        In one piece, because a device is asked as often for a thousand rows as for one.
+        All at once, because the number of device calls does not depend on T.
         """
-        ring, valid = self.ring, taken.valid
-        over = (taken.terminated | taken.truncated) & valid
+        ring, valid = self.ring, steps.valid
+        over = steps.ended
         ended, after = self.next_row_indices(over)
         left = np.concatenate([self._open[None], after[:-1]])
         successor = np.where(over, ended, after)
         count = int(over.sum()) + after.size
-        frames = np.empty((count, *taken.frames.shape[2:]), taken.frames.dtype)
+        frames = np.empty((count, *steps.frames.shape[2:]), steps.frames.dtype)
         back, end = np.zeros(count, dtype=np.int32), np.zeros(count, dtype=bool)
-        frames[after - ring.head], frames[ended[over] - ring.head] = taken.frames, taken.next_frames[over]
+        frames[after - ring.head], frames[ended[over] - ring.head] = steps.frames, steps.next_frames[over]
         back[after - ring.head] = np.where(over | ~valid, 0, after - left)
         back[ended[over] - ring.head], end[ended[over] - ring.head] = (ended - left)[over], True
         ring.append(frames, back, end)
         transitions = {
-            "action": taken.action,
-            "skill": taken.skill,
-            "reward": taken.reward,
-            "terminated": taken.terminated & valid,
-            "truncated": taken.truncated & valid,
+            "action": steps.action,
+            "skill": steps.skill,
+            "reward": steps.reward,
+            "terminated": steps.terminated & valid,
+            "truncated": steps.truncated & valid,
             "valid": valid,
             "ahead": successor - left,
         }
         ring.write(left.ravel(), {name: each.reshape(left.size, *each.shape[2:]) for name, each in transitions.items()})
         self.steps += 1
-        self._place(after)
+        self._index_steps(after)
 
     def next_row_indices(self, over: Array) -> tuple[Array, Array]:
-        """Which rows the next T steps will get, given where they end episodes (T, N).
+        """Rows of the next T steps, given where they end episodes (T, N).
 
-        (T, N) each: of the states that episodes ended in (meaningless elsewhere), and of the states to go on from. A
-        step's ends come first.
+        Two arrays (T, N): rows of the states in which episodes ended (meaningless elsewhere), and of the states to act
+        in next. Within a step the former come first.
         """
         rank = over.cumsum(1)  # (T, N)
         ends = rank[:, -1:]
-        begins = self.ring.head + (ends + self.num_envs).cumsum(0) - ends - self.num_envs  # (T, 1)
-        return begins + rank - 1, begins + ends + np.arange(self.num_envs)
+        starts = self.ring.head + (ends + self.num_envs).cumsum(0) - ends - self.num_envs  # (T, 1)
+        return starts + rank - 1, starts + ends + np.arange(self.num_envs)
 
     def truncate(self, frames: Array) -> None:
-        """The environments began anew, in these states: what was under way ends in the states it had reached."""
+        """The environments were restarted in these frames: episodes under way are truncated in their newest states."""
         if self.steps:
             last = self._rows_of(self.steps - 1)
             going = ~self.ring.get("terminated", torch.from_numpy(last).to(self.ring.device))
@@ -138,12 +144,12 @@ class StepStore:
         return self.grid[steps % self.span, envs]
 
     def slot_index(self, steps: Tensor, envs: Tensor) -> Tensor:
-        """A number below `slot_count` for every remembered (step, environment)."""
+        """A number below `slot_count` for every stored (step, environment)."""
         return steps % self.span * self.num_envs + envs
 
     @property
     def slot_count(self) -> int:
-        """How many (step, environment) there is room for."""
+        """The number of (step, environment) pairs there is room for."""
         return self.span * self.num_envs
 
     def current_obs(self) -> Tensor:
@@ -151,7 +157,7 @@ class StepStore:
         return self.ring.observations(torch.from_numpy(self._open).to(self.ring.device), self.stack)
 
     def last_next_obs(self) -> Tensor:
-        """The observations the last step led to, (N, *obs), also where it ended an episode."""
+        """The true successor observations of the last step, (N, *obs), also where it ended an episode."""
         last = torch.from_numpy(self._rows_of(self.steps - 1)).to(self.ring.device)
         return self.ring.observations(self.ring.after(last), self.stack)
 
@@ -165,92 +171,92 @@ class StepStore:
         return torch.arange(self.num_envs, device=self.ring.device)
 
     def _rows_of(self, step: int) -> Array:
-        return int(self._begins[step % self.span]) + np.arange(self.num_envs)
+        return int(self._first_rows[step % self.span]) + np.arange(self.num_envs)
 
     def first_step_after(self, head: int) -> int:
-        """The first step all of whose rows are remembered when `head` rows have been written."""
+        """The first step whose rows are all stored once `head` rows have been written."""
         oldest, first = self.ring.oldest_at(head), self.first
-        while self._begins[first % self.span] < oldest:
+        while self._first_rows[first % self.span] < oldest:
             first += 1
         return first
 
-    def _place(self, rows: Array) -> None:
-        """These rows (T, N) are of the steps from `self.steps` on, the last of which is under way."""
-        self.first = self.first_step_after(self.ring.head)  # before their places are taken
+    def _index_steps(self, rows: Array) -> None:
+        """Index rows (T, N) as the steps from `self.steps` on, the last of which is not complete."""
+        self.first = self.first_step_after(self.ring.head)  # before their entries are overwritten
         self._open = rows[-1]
         steps = np.arange(self.steps, self.steps + len(rows)) % self.span
         self.grid[torch.from_numpy(steps).to(self.ring.device)] = torch.from_numpy(rows).to(self.ring.device)
-        self._begins[steps] = rows[:, 0]
+        self._first_rows[steps] = rows[:, 0]
         self.steps += len(rows) - 1
 
     def load_prefilled(self, head: int, steps: int) -> None:
-        """Rows 0 to `head` were written from outside: those of `steps` steps, and the open ones."""
+        """Index rows 0 to `head`, which the caller has written: `steps` complete steps and the open rows."""
         self.ring.head, self.steps, self.first = head, steps, 0
         self._rebuild_index(0)
 
     def state_dict(self) -> State:
         """Settled chunks, which share the ring's memory, and copies of the rows that may still change."""
         ring, chunk = self.ring, self.ring.chunk
-        settled = int(self._begins[max(self.steps - 1, self.first) % self.span]) // chunk
+        settled = int(self._first_rows[max(self.steps - 1, self.first) % self.span]) // chunk
         numbers = range(ring.oldest // chunk, max(settled, ring.oldest // chunk))
-        kept = {number: self._chunks.get(number) or self._chunk(number) for number in numbers}
+        kept = {number: self._chunks.get(number) or self._make_chunk(number) for number in numbers}
         self._chunks = kept
         return {
             "head": ring.head,
             "steps": self.steps,
             "first": self.first,
-            "first_row": int(self._begins[self.first % self.span]),
+            "first_row": int(self._first_rows[self.first % self.span]),
             "chunks": list(kept.values()),
             "rest": [
                 {name: rows.clone() for name, rows in ring.slice(start, stop).items()}
-                for start, stop in self._pieces(numbers.stop * chunk)
+                for start, stop in self._chunk_ranges(numbers.stop * chunk)
             ],
         }
 
     def load_state_dict(self, state: State) -> None:
-        """Put back what `state_dict` gave, chunk by chunk."""
+        """Restore the state, chunk by chunk."""
         ring, chunk = self.ring, self.ring.chunk
         ring.head, self.steps, self.first = int(state["head"]), int(state["steps"]), int(state["first"])
         self._chunks = {}
         number = ring.oldest // chunk
-        for given in state["chunks"]:
-            self._fill(number * chunk, given.load() if isinstance(given, StoredChunk) else given)
-            self._chunks[number] = self._chunk(number)
-            if isinstance(given, StoredChunk):
-                self._chunks[number].stored = given.stored
+        for saved in state["chunks"]:
+            self._write_rows(number * chunk, saved.load() if isinstance(saved, StoredChunk) else saved)
+            self._chunks[number] = self._make_chunk(number)
+            if isinstance(saved, StoredChunk):
+                self._chunks[number].stored = saved.stored
             number += 1
-        for (start, _), rows in zip(self._pieces(number * chunk), state["rest"], strict=True):
-            self._fill(start, rows)
+        for (start, _), rows in zip(self._chunk_ranges(number * chunk), state["rest"], strict=True):
+            self._write_rows(start, rows)
         self._rebuild_index(int(state["first_row"]))
 
     def rebind_storage(self) -> None:
-        """To be said when the ring has got other memory: chunks are views into it."""
+        """Take new views after the ring's memory was replaced: chunks are views into it."""
         self.ring.rebind_storage()
         for number, old in self._chunks.items():
-            self._chunks[number] = self._chunk(number)
+            self._chunks[number] = self._make_chunk(number)
             self._chunks[number].stored = old.stored
 
-    def _chunk(self, number: int) -> Chunk:
+    def _make_chunk(self, number: int) -> Chunk:
         first = number * self.ring.chunk
         return Chunk(SERIES, first, self.ring.slice(first, first + self.ring.chunk))
 
-    def _pieces(self, start: int) -> Iterator[tuple[int, int]]:
-        """The rows from `start` to the newest, cut where chunks begin."""
+    def _chunk_ranges(self, start: int) -> Iterator[tuple[int, int]]:
+        """Ranges of rows from `start` to the newest, split at chunk boundaries."""
         while start < self.ring.head:
             stop = min((start // self.ring.chunk + 1) * self.ring.chunk, self.ring.head)
             yield start, stop
             start = stop
 
-    def _fill(self, first: int, rows: State) -> None:
+    def _write_rows(self, first: int, rows: State) -> None:
         count = len(rows["back"])
         for name, room in self.ring.slice(first, first + count).items():
             room.copy_(torch.as_tensor(rows[name]))
 
     def _rebuild_index(self, first_row: int) -> None:
-        """Find the rows of every step again: all that are not ends, N by N."""
+        """Rebuild `grid` from the rows: all that are not ends, N at a time."""
         numbers = torch.arange(first_row, self.ring.head, device=self.ring.device)
         states = numbers[~self.ring.get("end", numbers)].view(-1, self.num_envs)
         steps = torch.arange(self.first, self.steps + 1, device=self.ring.device)
         self.grid[steps % self.span] = states
-        self._begins[steps.cpu().numpy() % self.span] = states[:, 0].cpu().numpy()
+        self._first_rows[steps.cpu().numpy() % self.span] = states[:, 0].cpu().numpy()
         self._open = states[-1].cpu().numpy()

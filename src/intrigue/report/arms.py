@@ -17,14 +17,14 @@ from intrigue.config.run import BOOKKEEPING, RunConfig
 from intrigue.envs.maze import Maze, build_maze
 from intrigue.envs.registry import split_id
 from intrigue.report.labels import label_arms
-from intrigue.report.origin import begun_with
+from intrigue.report.origin import describe_origin
 from intrigue.report.record import RunRecord
 
 MAZE_FAMILIES = ("rooms", "noisy-tv")
 
 
 @dataclass(frozen=True)
-class Arm:
+class ArmRuns:
     """Runs that differ in nothing but the seed, their own or that of their pre-training."""
 
     label: str
@@ -67,7 +67,7 @@ class Arm:
     @property
     def begun(self) -> str:
         """What its runs began with, in words; empty where nothing need be said."""
-        return begun_with([run.origin for run in self.runs], self.config.curiosity.idle)
+        return describe_origin([run.origin for run in self.runs], self.config.curiosity.idle)
 
     @property
     def is_simulated(self) -> bool:
@@ -80,7 +80,7 @@ class Task:
     """One environment with its options, and the arms that were run on it: curious ones first, random last."""
 
     env_id: str
-    arms: tuple[Arm, ...]
+    arms: tuple[ArmRuns, ...]
 
     @property
     def maze(self) -> Maze | None:
@@ -108,9 +108,9 @@ def sort_tasks(records: Iterable[RunRecord]) -> list[Task]:
 def make_task(runs: Sequence[RunRecord]) -> Task:
     """The task of these runs, which share one environment."""
     groups: dict[tuple[Any, ...], list[RunRecord]] = {}
-    for run in _settled(runs):
+    for run in _fill_unknown_origins(runs):
         groups.setdefault(_arm_key(run), []).append(run)
-    unnamed = [Arm("", _config(group[0]), tuple(_single_out(group))) for group in groups.values()]
+    unnamed = [ArmRuns("", _config(group[0]), tuple(_mark_duplicates(group))) for group in groups.values()]
     ordered = sorted(unnamed, key=lambda arm: (arm.is_random, arm.is_plain, _arm_key(arm.runs[0])[1:]))
     labels = label_arms([(arm.config, arm.runs[0].version, arm.is_simulated, arm.begun) for arm in ordered])
     named = [replace(arm, label=label) for arm, label in zip(ordered, labels, strict=True)]
@@ -129,7 +129,7 @@ def _arm_key(run: RunRecord) -> tuple[Any, ...]:
     return (run.path is None, config.reward_name, config.agent_name, config.run.steps, run.version, digest, *origin)
 
 
-def _settled(runs: Sequence[RunRecord]) -> list[RunRecord]:
+def _fill_unknown_origins(runs: Sequence[RunRecord]) -> list[RunRecord]:
     """The runs; a pre-training that is not found is taken for one of the only kind that is, where there is just one."""
     kinds: dict[tuple[Any, ...], set[str]] = {}
     for run in runs:
@@ -144,7 +144,7 @@ def _settled(runs: Sequence[RunRecord]) -> list[RunRecord]:
     return settled
 
 
-def _single_out(group: Sequence[RunRecord]) -> list[RunRecord]:
+def _mark_duplicates(group: Sequence[RunRecord]) -> list[RunRecord]:
     """The runs with every repeated one marked: the same settings, origin and seed twice are one result, not two."""
     kept: dict[tuple[int | None, str], RunRecord] = {}
     marked = []

@@ -1,12 +1,11 @@
-"""Line charts as pictures: the same input gives the same bytes, and every color can be told apart by everybody.
+"""Line charts of metrics over time: one line per run, and the mean of an arm's runs.
 
-Colors are those of Okabe and Ito (Color Universal Design, 2008); the reference arms are gray and dashed, so that they
-never look like one more method. Charts are small with large letters: they stay legible on a phone.
+The mean exists only where every run has a value, so that it is never the mean of the runs that went on longest. Long
+lines are thinned to what a picture can show. The same input gives the same bytes.
 
-Metrics over time: one line per run, and their mean on a shared axis.
-
-The mean exists only where every run has a value, so that it never is the mean of whoever was left. Long lines are
-thinned to what a picture can show.
+Colors are those of Okabe and Ito (Color Universal Design, 2008), distinct for color-blind readers too; the reference
+arms are gray and dashed, so that they never look like one more method. Charts are small with large letters, legible on
+a phone.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intrigue.errors import ConfigError
-from intrigue.report.arms import Arm
+from intrigue.report.arms import ArmRuns
 from intrigue.report.record import RunRecord
 from intrigue.report.text import LEGEND_TEXT_LIMIT, figure_text
 
@@ -38,14 +37,14 @@ Line = tuple[NDArray[np.float64], NDArray[np.float64]]  # steps and values, fini
 
 
 @dataclass(frozen=True)
-class Curve:
+class ArmCurve:
     """What one arm did over time."""
 
     lines: tuple[Line, ...]
     mean: Line
 
 
-def line_of(run: RunRecord, column: str) -> Line | None:
+def read_line(run: RunRecord, column: str) -> Line | None:
     """A metric or evaluation of one run where it was measured; None where it never was."""
     table = run.metrics if column in run.metrics else run.evaluations
     if column not in table:
@@ -56,15 +55,15 @@ def line_of(run: RunRecord, column: str) -> Line | None:
     return (steps[measured], values[measured]) if measured.any() else None
 
 
-def curve_of(runs: Sequence[RunRecord], column: str) -> Curve | None:
+def make_curve(runs: Sequence[RunRecord], column: str) -> ArmCurve | None:
     """The metric of several runs; None unless all of them have it."""
-    lines = [line for run in runs if (line := line_of(run, column)) is not None]
+    lines = [line for run in runs if (line := read_line(run, column)) is not None]
     if not lines or len(lines) < len(runs):
         return None
-    return Curve(tuple(thinned(line) for line in lines), thinned(mean_line(lines)))
+    return ArmCurve(tuple(thin_line(line) for line in lines), thin_line(average_lines(lines)))
 
 
-def mean_line(lines: Sequence[Line]) -> Line:
+def average_lines(lines: Sequence[Line]) -> Line:
     """The mean at every step some line was measured at, within the span that all of them share."""
     first = max(float(steps[0]) for steps, _ in lines)
     last = min(float(steps[-1]) for steps, _ in lines)
@@ -75,7 +74,7 @@ def mean_line(lines: Sequence[Line]) -> Line:
     return grid, np.mean([np.interp(grid, steps, values) for steps, values in lines], axis=0)
 
 
-def thinned(line: Line) -> Line:
+def thin_line(line: Line) -> Line:
     """At most `POINTS` points of the line, evenly chosen, first and last kept."""
     steps, values = line
     if len(steps) <= POINTS:
@@ -122,7 +121,7 @@ class Picture:
 
 
 @contextlib.contextmanager
-def drawing() -> Iterator[None]:
+def use_style() -> Iterator[None]:
     """Our style on matplotlib's defaults, whatever the user's own settings are; put back after.
 
     Raises:
@@ -136,7 +135,7 @@ def drawing() -> Iterator[None]:
         yield
 
 
-def new_figure(width: float, height: float) -> Figure:
+def make_figure(width: float, height: float) -> Figure:
     """An empty figure that lays itself out."""
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
@@ -144,7 +143,7 @@ def new_figure(width: float, height: float) -> Figure:
     return Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=MARGIN, h_pad=MARGIN))
 
 
-def legend_below(figure: Figure, handles: Sequence[Line2D], columns: int, **style: Any) -> Legend:
+def add_legend_below(figure: Figure, handles: Sequence[Line2D], columns: int, **style: Any) -> Legend:
     """The legend under a figure: in as few rows as its width and `columns` allow, each about as full as the others."""
     for rows in range(math.ceil(len(handles) / columns), len(handles) + 1):
         ncols = math.ceil(len(handles) / rows)
@@ -155,7 +154,7 @@ def legend_below(figure: Figure, handles: Sequence[Line2D], columns: int, **styl
     return legend
 
 
-def finish(figure: Figure, name: str, title: str, caption: str) -> Picture:
+def render_picture(figure: Figure, name: str, title: str, caption: str) -> Picture:
     """The figure in both formats, without date or version inside."""
     svg, png = io.BytesIO(), io.BytesIO()
     figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": None})
@@ -164,7 +163,7 @@ def finish(figure: Figure, name: str, title: str, caption: str) -> Picture:
     return Picture(name, title, caption, svg.getvalue(), png.getvalue())
 
 
-def line_style(arms: Sequence[Arm], arm: Arm) -> tuple[str, Any]:
+def choose_line_style(arms: Sequence[ArmRuns], arm: ArmRuns) -> tuple[str, Any]:
     """Color and dash of an arm, the same in every chart of its task."""
     if arm.is_random:
         return RANDOM_COLOR, "--"
@@ -175,16 +174,18 @@ def line_style(arms: Sequence[Arm], arm: Arm) -> tuple[str, Any]:
     return COLORS[place % len(COLORS)], ("-", "--", "-.", ":")[place // len(COLORS) % 4]
 
 
-def line_chart(arms: Sequence[Arm], column: str, y_label: str, frames: float, as_share: bool = False) -> Figure | None:
+def draw_line_chart(
+    arms: Sequence[ArmRuns], column: str, y_label: str, frames: float, as_share: bool = False
+) -> Figure | None:
     """One line per run and a strong one for each arm's mean; None when no arm has the metric."""
     from matplotlib.lines import Line2D
     from matplotlib.ticker import FuncFormatter
 
-    figure = new_figure(*CHART_INCHES)
+    figure = make_figure(*CHART_INCHES)
     axes = figure.add_subplot()
     handles = []
     for arm in arms:
-        color, dash = line_style(arms, arm)
+        color, dash = choose_line_style(arms, arm)
         if _draw_arm(axes, arm, column, color, dash, frames):
             name = figure_text(arm.label, LEGEND_TEXT_LIMIT)
             handles.append(Line2D([], [], color=color, linestyle=dash, linewidth=2.2, label=name))
@@ -192,7 +193,7 @@ def line_chart(arms: Sequence[Arm], column: str, y_label: str, frames: float, as
         return None
     axes.set_xlabel("frames" if frames > 1 else "agent steps")
     axes.set_ylabel(y_label)
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: short_count(value)))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: format_short_count(value)))
     if as_share:
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g} %"))
         axes.set_ylim(bottom=0)
@@ -200,13 +201,13 @@ def line_chart(arms: Sequence[Arm], column: str, y_label: str, frames: float, as
         axes.set_ylim(axes.dataLim.y0 - 1, axes.dataLim.y0 + 1)
     axes.set_xlim(left=0)
     axes.margins(x=0.02)
-    legend = legend_below(figure, handles, columns=2, handlelength=2.6)
+    legend = add_legend_below(figure, handles, columns=2, handlelength=2.6)
     beyond = legend.get_window_extent().height / figure.dpi - LEGEND_INCHES
     figure.set_figheight(CHART_INCHES[1] + max(0.0, beyond))
     return figure
 
 
-def short_count(value: float) -> str:
+def format_short_count(value: float) -> str:
     """An axis tick: 500, 20k, 1.5M."""
     for size, letter in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= size:
@@ -214,10 +215,10 @@ def short_count(value: float) -> str:
     return f"{value:g}"
 
 
-def _draw_arm(axes: Any, arm: Arm, column: str, color: str, dash: str, frames: float) -> bool:
+def _draw_arm(axes: Any, arm: ArmRuns, column: str, color: str, dash: str, frames: float) -> bool:
     """Whether the arm had anything to draw."""
     drawn = False
-    counted = curve_of(arm.counted, column)
+    counted = make_curve(arm.counted, column)
     if counted is not None:
         drawn = True
         for steps, values in counted.lines if len(counted.lines) > 1 else ():
@@ -227,10 +228,10 @@ def _draw_arm(axes: Any, arm: Arm, column: str, color: str, dash: str, frames: f
     lost = [] if counted is not None else arm.counted
     others = [run for run in arm.runs if run.state in ("running", "unfinished") and run not in arm.counted]
     for run in [*lost, *others]:
-        line = line_of(run, column)
+        line = read_line(run, column)
         if line is not None:
             drawn = True
-            steps, values = thinned(line)
+            steps, values = thin_line(line)
             axes.plot(steps * frames, values, color=color, linewidth=0.9, linestyle=":", marker=_marker(len(steps)))
     return drawn
 

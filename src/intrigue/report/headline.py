@@ -9,23 +9,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from intrigue.envs.registry import split_id
-from intrigue.report.arms import MAZE_FAMILIES, Arm
-from intrigue.report.numbers import coverage, last_return, of_arm, success_text
+from intrigue.report.arms import MAZE_FAMILIES, ArmRuns
+from intrigue.report.numbers import coverage, describe_success, estimate_arm, last_return
 from intrigue.report.text import count, number, percent, plural
 
 NUCLEAR = ("nnm", "nnmc")
 
 
-def headline(groups: Sequence[Arm]) -> str:
+def write_headline(groups: Sequence[ArmRuns]) -> str:
     """The sentence for the arms of one task; says so when nothing in it is finished or can be counted."""
     arms = [arm for arm in groups if arm.counted]
     if not arms:
         return "No run can be counted yet; see below for the state of each."
     in_maze = split_id(arms[0].config.env_id)[0] in MAZE_FAMILIES
-    return (_maze_sentence(arms) if in_maze else _return_sentence(arms)) + _basis(arms)
+    return (_write_maze_sentence(arms) if in_maze else _write_return_sentence(arms)) + _describe_basis(arms)
 
 
-def spoken(arm: Arm) -> str:
+def name_in_sentence(arm: ArmRuns) -> str:
     """The arm's name in a sentence."""
     if arm.config.reward_name in NUCLEAR and not arm.is_random:
         return f"NNM ({arm.label.replace(' (', ', ', 1).removesuffix(')')})"
@@ -34,22 +34,22 @@ def spoken(arm: Arm) -> str:
     return arm.label.replace("none", "reward none", 1) if arm.is_plain else arm.label
 
 
-def _maze_sentence(arms: Sequence[Arm]) -> str:
-    shares = [(spoken(arm), of_arm(arm, coverage).text(percent)) for arm in arms]
+def _write_maze_sentence(arms: Sequence[ArmRuns]) -> str:
+    shares = [(name_in_sentence(arm), estimate_arm(arm, coverage).text(percent)) for arm in arms]
     (first, share), others = shares[0], shares[1:]
     words = [f"{first} visited {share} of the maze", *(f"{name} {value}" for name, value in others)]
-    found = success_text(arms[0], count)
+    found = describe_success(arms[0], count)
     words.append(f"goal {found}" if found.startswith("not") else f"goal found at step {found}")
     words[-1] += " runs" if found.endswith(f" of {len(arms[0].counted)}") else ""
     return ", ".join(words)
 
 
-def _return_sentence(arms: Sequence[Arm]) -> str:
-    words = [f"{spoken(arm)} {of_arm(arm, last_return).text(number)}" for arm in arms]
+def _write_return_sentence(arms: Sequence[ArmRuns]) -> str:
+    words = [f"{name_in_sentence(arm)} {estimate_arm(arm, last_return).text(number)}" for arm in arms]
     return f"Return over the last episodes: {', '.join(words)}"
 
 
-def _basis(arms: Sequence[Arm]) -> str:
+def _describe_basis(arms: Sequence[ArmRuns]) -> str:
     """How many runs the numbers rest on, and whether they are final."""
     sizes = sorted({len(arm.counted) for arm in arms if not arm.is_simulated} or {len(arms[0].counted)})
     seeds = plural(sizes[0], "seed") if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]} seeds"

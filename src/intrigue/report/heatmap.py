@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intrigue.envs.maze import Maze
-from intrigue.report.arms import Arm
-from intrigue.report.charts import new_figure
-from intrigue.report.numbers import coverage, of_arm
+from intrigue.report.arms import ArmRuns
+from intrigue.report.charts import make_figure
+from intrigue.report.numbers import coverage, estimate_arm
 from intrigue.report.text import figure_text, percent
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ PANEL_INCHES = (3.5, 4.2)
 Grid = NDArray[np.float64]
 
 
-def visit_grid(arm: Arm, maze: Maze) -> Grid | None:
+def average_visits(arm: ArmRuns, maze: Maze) -> Grid | None:
     """Mean visits per cell, (side, side), NaN in walls; None when a counted run has no count of visits."""
     visits = [run.visits for run in arm.counted]
     if not visits or any(each is None or len(each) != maze.places for each in visits):
@@ -38,9 +38,9 @@ def visit_grid(arm: Arm, maze: Maze) -> Grid | None:
     return grid
 
 
-def known_grids(arms: Sequence[Arm], maze: Maze) -> list[tuple[Arm, Grid]]:
+def collect_visit_grids(arms: Sequence[ArmRuns], maze: Maze) -> list[tuple[ArmRuns, Grid]]:
     """Every arm whose visits are known, with them."""
-    pairs = [(arm, visit_grid(arm, maze)) for arm in arms]
+    pairs = [(arm, average_visits(arm, maze)) for arm in arms]
     return [(arm, grid) for arm, grid in pairs if grid is not None and np.nansum(grid) > 0]
 
 
@@ -51,12 +51,12 @@ def shared_scale(grids: Sequence[Grid]) -> tuple[float, float]:
     return low, max(high, low * 1.01)  # one single value still needs a scale of some width
 
 
-def maze_figure(panels: Sequence[tuple[Arm, Grid]], maze: Maze, scale: tuple[float, float]) -> Figure:
+def draw_maze(panels: Sequence[tuple[ArmRuns, Grid]], maze: Maze, scale: tuple[float, float]) -> Figure:
     """The arms side by side above one color bar."""
     from matplotlib.colors import LogNorm
 
     width, height = PANEL_INCHES
-    figure = new_figure(width * len(panels), height)
+    figure = make_figure(width * len(panels), height)
     axes = figure.subplots(1, len(panels), squeeze=False)[0]
     norm = LogNorm(*scale)
     image: Any = None
@@ -69,7 +69,7 @@ def maze_figure(panels: Sequence[tuple[Arm, Grid]], maze: Maze, scale: tuple[flo
     return figure
 
 
-def _draw_panel(axes: Any, arm: Arm, grid: Grid, maze: Maze, norm: Any) -> Any:
+def _draw_panel(axes: Any, arm: ArmRuns, grid: Grid, maze: Maze, norm: Any) -> Any:
     from matplotlib.colors import ListedColormap
 
     axes.imshow(np.where(maze.walls, 1.0, np.nan), cmap=ListedColormap([WALL_COLOR]), interpolation="nearest")
@@ -77,6 +77,6 @@ def _draw_panel(axes: Any, arm: Arm, grid: Grid, maze: Maze, norm: Any) -> Any:
     for (row, column), mark, color in ((maze.start, "o", UNSEEN_COLOR), (maze.goal, "*", GOAL_COLOR)):
         size = 7 if mark == "o" else 13
         axes.plot(column, row, mark, color=color, markersize=size, markeredgecolor="black", markeredgewidth=1.0)
-    axes.set_title(f"{figure_text(arm.label)}\n{of_arm(arm, coverage).text(percent)}", fontsize=11)
+    axes.set_title(f"{figure_text(arm.label)}\n{estimate_arm(arm, coverage).text(percent)}", fontsize=11)
     axes.set_axis_off()
     return image

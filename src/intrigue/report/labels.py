@@ -13,7 +13,7 @@ from typing import Any
 from intrigue.config.reward_expression import MIX
 from intrigue.config.run import BOOKKEEPING, RunConfig
 
-NAMED_FIELDS = 3  # differing settings spelled out in a label; ours: more do not fit beside a curve
+NAMED_FIELDS = 3  # differing settings spelled out in a label; ours: more do not fit next to a curve
 
 STEPS_ONE = ("ddpg",)  # agents whose published scores are of one environment
 
@@ -61,7 +61,7 @@ def differing_settings(configs: Sequence[RunConfig]) -> list[str]:
 
 
 def _base(config: RunConfig) -> str:
-    # A composed reward is best told by its expression.
+    # A composed reward is best described by its expression.
     reward = str(config.reward_options["expression"]) if config.reward_name == MIX else config.reward_name
     if config.agent_name != "random":
         return reward

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from intrigue.report.arms import Arm
+from intrigue.report.arms import ArmRuns
 from intrigue.report.record import RunRecord
 from intrigue.report.text import ABSENT
 from intrigue.run.logging.journal import WINDOW
@@ -53,14 +53,14 @@ def estimate(values: Sequence[float | None]) -> Estimate:
     return Estimate(mean(known), low, high, len(known))
 
 
-def of_arm(arm: Arm, value: Callable[[RunRecord], float | None]) -> Estimate:
+def estimate_arm(arm: ArmRuns, value: Callable[[RunRecord], float | None]) -> Estimate:
     """The estimate of one value over the counted runs."""
     return estimate([value(run) for run in arm.counted])
 
 
 def coverage(run: RunRecord) -> float | None:
     """Share of the places entered at least once, by the latest count there is; None where places are unknown."""
-    logged, steps = _measured(run, "charts/coverage")
+    logged, steps = _finite_values(run, "charts/coverage")
     if run.visits is not None and (not steps or run.visits_step >= steps[-1]):
         return float((run.visits > 0).mean())
     return logged[-1] if logged else None
@@ -91,7 +91,7 @@ def first_success(run: RunRecord) -> float | None:
 
 def mean_bonus(run: RunRecord) -> float | None:
     """The raw bonus averaged over the logged updates."""
-    values, _ = _measured(run, "intrinsic/raw_mean")
+    values, _ = _finite_values(run, "intrinsic/raw_mean")
     return sum(values) / len(values) if values else None
 
 
@@ -110,7 +110,7 @@ def speed(run: RunRecord) -> float | None:
     return steps[-1] / seconds[-1] if steps and seconds and seconds[-1] > 0 else None
 
 
-def success_text(arm: Arm, form: Callable[[float], str]) -> str:
+def describe_success(arm: ArmRuns, form: Callable[[float], str]) -> str:
     """When the counted runs first succeeded; runs that never did are counted, never left out of a mean."""
     found = [first_success(run) for run in arm.counted]
     steps = sorted(step for step in found if step is not None)
@@ -126,7 +126,7 @@ def success_text(arm: Arm, form: Callable[[float], str]) -> str:
     return f"{when}; {absent}"
 
 
-def _measured(run: RunRecord, column: str) -> tuple[list[float], list[float]]:
+def _finite_values(run: RunRecord, column: str) -> tuple[list[float], list[float]]:
     """The finite values of a metric and their steps."""
     pairs = zip(run.metrics.get(column, []), run.metrics.get("step", []), strict=False)
     kept = [(value, step) for value, step in pairs if math.isfinite(value)]

@@ -1,11 +1,11 @@
-"""What a run began with beside its settings: the snapshot it was fine-tuned from, or episodes in its replay.
+"""What a run began with, besides its settings: the snapshot it was fine-tuned from, or episodes in its replay.
 
     provenance.json    finetuned_from: run, snapshot, digest       replay_from: folder, of, seal
     arm                a snapshot of as many steps, of a run of the same settings (its seed apart); the same episodes
     label              from snapshot 3000 of walker · with the replay of walker at step 3000 · from scratch
 
-Provenance names a folder without its path. It is looked for beside the run, and taken only where its digest is the one
-that was noted.
+Provenance names a folder without its path. It is searched for next to the run, and used only if its digest is the one
+that was recorded.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ DATA = "data"  # where the help of `intrigue export` puts episodes
 
 @dataclass(frozen=True)
 class Origin:
-    """What a run began with; `place` is None where it is not beside the run."""
+    """What a run began with; `place` is None where it is not found."""
 
     kind: Literal["snapshot", "replay", "unknown"]
     folder: str = ""  # its name in provenance.json
@@ -51,16 +51,16 @@ def read_origin(path: Path, provenance: Mapping[str, Any]) -> Origin | None:
     if not provenance:
         return Origin("unknown")
     if "finetuned_from" in provenance:
-        return _snapshot(path, provenance["finetuned_from"])
+        return _read_snapshot_origin(path, provenance["finetuned_from"])
     if "replay_from" in provenance:
-        return _replay(path, provenance["replay_from"])
+        return _read_replay_origin(path, provenance["replay_from"])
     return None
 
 
-def begun_with(origins: Sequence[Origin | None], idle: bool) -> str:
+def describe_origin(origins: Sequence[Origin | None], idle: bool) -> str:
     """What the runs of an arm began with, in words; empty where nothing need be said.
 
-    `idle` settings are those of a fine-tuning, so that to have begun from scratch is worth a word.
+    `idle` settings are those of a fine-tuning, so a start from scratch is worth stating.
     """
     first = origins[0]
     if first is None:
@@ -79,38 +79,38 @@ def begun_with(origins: Sequence[Origin | None], idle: bool) -> str:
             return "origin unknown"
 
 
-def _snapshot(path: Path, fields: Any) -> Origin:
-    folder, step, digest = (_field(fields, name) for name in ("run", "snapshot", "digest"))
+def _read_snapshot_origin(path: Path, fields: Any) -> Origin:
+    folder, step, digest = (_get_field(fields, name) for name in ("run", "snapshot", "digest"))
     if not isinstance(folder, str) or not isinstance(step, int) or not isinstance(digest, str):
         return Origin("unknown")
-    for place in _beside(path, folder):
+    for place in _candidate_places(path, folder):
         if _snapshot_digest(RunFolder(place), step) == digest:
-            return Origin("snapshot", folder, _run_name(place), step, digest, place, _settings(RunFolder(place)))
+            return Origin("snapshot", folder, _run_name(place), step, digest, place, _digest_settings(RunFolder(place)))
     return Origin("snapshot", folder, _run_name(PurePath(folder)), step, digest)
 
 
-def _replay(path: Path, fields: Any) -> Origin:
-    folder, of, seal = (_field(fields, name) for name in ("folder", "of", "seal"))
+def _read_replay_origin(path: Path, fields: Any) -> Origin:
+    folder, of, seal = (_get_field(fields, name) for name in ("folder", "of", "seal"))
     if not isinstance(folder, str):
         return Origin("unknown")
-    run, step, digest = (_field(of, name) for name in ("run", "step", "digest"))
-    sizes = [_field(fields, name) for name in ("episodes", "transitions")]
+    run, step, digest = (_get_field(of, name) for name in ("run", "step", "digest"))
+    sizes = [_get_field(fields, name) for name in ("episodes", "transitions")]
     return Origin(
         "replay",
         folder,
         run if isinstance(run, str) else folder,
         step if isinstance(step, int) else 0,
-        # The same episodes may be exported in two formats; those that nobody sealed have only a name and a size.
+        # The same episodes may be exported in two formats; unsealed ones have only a name and a size.
         digest if isinstance(digest, str) else seal if isinstance(seal, str) else f"{folder} {sizes}",
-        next((place for place in _beside(path, folder) if seal and _seal(place) == seal), None),
+        next((place for place in _candidate_places(path, folder) if seal and _read_seal(place) == seal), None),
     )
 
 
-def _field(fields: Any, name: str) -> Any:
+def _get_field(fields: Any, name: str) -> Any:
     return fields.get(name) if isinstance(fields, Mapping) else None
 
 
-def _beside(path: Path, name: str) -> list[Path]:
+def _candidate_places(path: Path, name: str) -> list[Path]:
     """Where a folder of this name may lie: by the run, by the folder of seeds it is in, or with the data there."""
     parts = PurePath(name).parts
     if not parts or PurePath(name).is_absolute() or ".." in parts:
@@ -133,14 +133,14 @@ def _snapshot_digest(run: RunFolder, step: int) -> str:
         return ""
 
 
-def _settings(run: RunFolder) -> str:
+def _digest_settings(run: RunFolder) -> str:
     try:
         return resolve(flatten_json(read_config(run))).digest(without=(*BOOKKEEPING, "seed"))
     except IntrigueError:
         return ""
 
 
-def _seal(folder: Path) -> str:
+def _read_seal(folder: Path) -> str:
     try:
         about = open_sealed(folder).about
     except (IntrigueError, OSError, ValueError):

@@ -17,13 +17,13 @@ from typing import Any
 from intrigue import __version__
 from intrigue.errors import CheckpointError, ConfigError, Problem
 from intrigue.report.arms import Task, sort_tasks
-from intrigue.report.charts import Picture, drawing
+from intrigue.report.charts import Picture, use_style
 from intrigue.report.commands import repeat_commands
 from intrigue.report.random_baseline import with_random_policy
 from intrigue.report.record import RunRecord, read_record
 from intrigue.report.sections import Section, make_section, slug
 from intrigue.report.tables import run_table
-from intrigue.report.text import plural, visible
+from intrigue.report.text import escape_unprintable, plural
 from intrigue.run import atomic, disk
 from intrigue.run.checkpoint.verify import list_folder
 from intrigue.run.folder import RunFolder
@@ -63,14 +63,14 @@ def compose_report(
     paths = find_runs(folders)
     page = _page_path(paths, out)
     template = _template()
-    with drawing():
+    with use_style():
         tasks, unreadable = read_tasks(paths)
         many = len(tasks) > 1
         prefixes = [f"{i}-{slug(task.env_id)}-" if many else "" for i, task in enumerate(tasks, start=1)]
         sections = [make_section(task, paths, prefix) for task, prefix in zip(tasks, prefixes, strict=True)]
     headlines = _headlines(sections, headline)
     html = template.render(
-        title=visible(title or f"intrigue: {', '.join(dict.fromkeys(task.env_id for task in tasks))}"),
+        title=escape_unprintable(title or f"intrigue: {', '.join(dict.fromkeys(task.env_id for task in tasks))}"),
         headlines=headlines,
         sections=sections,
         runs=run_table(tasks, unreadable),
@@ -178,7 +178,7 @@ def _embedded(picture: Picture) -> str:
 
 def _headlines(sections: Sequence[Section], given: str | None) -> list[str]:
     if given is not None:
-        return [visible(given)]
+        return [escape_unprintable(given)]
     return [f"{each.env_id}: {each.headline}" if len(sections) > 1 else each.headline for each in sections]
 
 
@@ -192,10 +192,10 @@ def _origins(tasks: Sequence[Task]) -> list[dict[str, Any]]:
                 continue
             origins.append(
                 {
-                    "label": visible(f"{task.env_id}: {arm.label}" if len(tasks) > 1 else arm.label),
+                    "label": escape_unprintable(f"{task.env_id}: {arm.label}" if len(tasks) > 1 else arm.label),
                     "settings": _listed(arm.config.to_json()),
-                    "provenance": [(visible(str(run.path)), _listed(run.provenance)) for run in runs],
-                    "commands": [visible(line) for run in runs for line in repeat_commands(run)],
+                    "provenance": [(escape_unprintable(str(run.path)), _listed(run.provenance)) for run in runs],
+                    "commands": [escape_unprintable(line) for run in runs for line in repeat_commands(run)],
                 }
             )
     return origins
@@ -203,4 +203,4 @@ def _origins(tasks: Sequence[Task]) -> list[dict[str, Any]]:
 
 def _listed(tree: dict[str, Any]) -> str:
     lines = json.dumps(tree, indent=2, sort_keys=True).split("\n")
-    return "\n".join(visible(line) for line in lines)
+    return "\n".join(escape_unprintable(line) for line in lines)

@@ -15,7 +15,7 @@ from intrigue.config.plugins import plugin_files
 from intrigue.config.run import RunConfig
 from intrigue.envs.pool.config import PoolConfig
 from intrigue.envs.pool.pool import make_pool
-from intrigue.report.arms import Arm, Task, make_task
+from intrigue.report.arms import ArmRuns, Task, make_task
 from intrigue.report.record import RunRecord
 from intrigue.rng import Streams
 from intrigue.run.logging.csv_files import EPISODE_COLUMNS
@@ -40,7 +40,7 @@ def with_random_policy(task: Task) -> Task:
     return make_task([*(run for arm in task.arms for run in arm.runs), *played])
 
 
-def cap_note(arms: Sequence[Arm]) -> str | None:
+def describe_cap(arms: Sequence[ArmRuns]) -> str | None:
     """A sentence on the simulated policy's length, where it is shorter than the runs."""
     simulated = max((run.step for arm in arms if arm.is_simulated for run in arm.runs), default=0)
     longest = max((run.step for arm in arms for run in arm.counted), default=0)

@@ -1,8 +1,8 @@
-"""One run as a report sees it: what it was told to do, how far it came, what it measured, and what is wrong with it.
+"""One run as a report sees it: its settings, how far it came, what it measured, and what is wrong with it.
 
     finished     its last step is reached, and every file says so
     running      not finished, and a live process holds its folder
-    unfinished   not finished, and nobody works on it
+    unfinished   not finished, and no process works on it
     damaged      a file is missing, garbled, or does not belong to the others; its numbers are not used
     duplicate    another run of the same settings, origin and seed was given too; its numbers are not used twice
 
@@ -84,7 +84,7 @@ def read_record(path: Path) -> RunRecord:
 
 def _read_results(folder: RunFolder, config: RunConfig, empty: RunRecord) -> RunRecord:
     """The record with its tables and its newest checkpoint. Raises CheckpointError when they do not fit together."""
-    saved = _newest(folder)
+    saved = _load_newest(folder)
     if saved.config_digest != config.digest():
         raise CheckpointError(f"config.json does not describe the run that wrote {saved.path.name}: digests differ")
     metrics, episodes = read_metrics(folder.metrics), read_episodes(folder.episodes)
@@ -96,7 +96,7 @@ def _read_results(folder: RunFolder, config: RunConfig, empty: RunRecord) -> Run
             f"config.json asks for {config.run.steps}"
         )
     last = [int(table.columns["step"][-1]) for table in (metrics, episodes) if table.columns.get("step")]
-    standing: tuple[State, str] = ("finished", "") if finish is not None else _live_state(folder)
+    standing: tuple[State, str] = ("finished", "") if finish is not None else _read_live_state(folder)
     return replace(
         empty,
         state=standing[0],
@@ -105,13 +105,13 @@ def _read_results(folder: RunFolder, config: RunConfig, empty: RunRecord) -> Run
         metrics=metrics.columns,
         episodes=episodes.columns,
         evaluations=evaluations.columns,
-        visits=_visits(saved.state),
+        visits=_read_visits(saved.state),
         visits_step=saved.step,
         notes=(*empty.notes, *metrics.notes, *episodes.notes, *evaluations.notes),
     )
 
 
-def _newest(folder: RunFolder) -> Checkpoint:
+def _load_newest(folder: RunFolder) -> Checkpoint:
     """The selected checkpoint; an older whole one does not stand in for it, since the tables go beyond that."""
     skipped: list[str] = []
     try:
@@ -123,8 +123,8 @@ def _newest(folder: RunFolder) -> Checkpoint:
     return saved
 
 
-def _live_state(folder: RunFolder) -> tuple[State, str]:
-    """Whether somebody is working on the run. The lock is only read: a report must never be in a run's way."""
+def _read_live_state(folder: RunFolder) -> tuple[State, str]:
+    """Whether a process is working on the run. The lock is only read: a report must never block a run."""
     holder = read_holder(folder.path / LOCK_NAME)
     if not holder or not holder["pid"].isdigit():
         return "unfinished", "go on with `intrigue resume`"
@@ -144,7 +144,7 @@ def _is_alive(pid: int) -> bool:
     return True
 
 
-def _visits(state: Any) -> NDArray[np.int64] | None:
+def _read_visits(state: Any) -> NDArray[np.int64] | None:
     collector = state.get("collector") if isinstance(state, dict) else None
     visits = collector.get("visits") if isinstance(collector, dict) else None
     if not isinstance(visits, np.ndarray) or visits.ndim != 1 or not visits.size:

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from intrigue.report.arms import Arm, Task
-from intrigue.report.charts import Picture, finish, line_chart
+from intrigue.report.arms import ArmRuns, Task
+from intrigue.report.charts import Picture, draw_line_chart, render_picture
 from intrigue.report.commands import plain_commands
-from intrigue.report.headline import headline
-from intrigue.report.heatmap import known_grids, maze_figure, shared_scale
+from intrigue.report.headline import write_headline
+from intrigue.report.heatmap import collect_visit_grids, draw_maze, shared_scale
 from intrigue.report.numbers import frames_per_step
-from intrigue.report.random_baseline import cap_note
-from intrigue.report.tables import Grid, difference_table, number_table, standing
-from intrigue.report.text import plural, visible
+from intrigue.report.random_baseline import describe_cap
+from intrigue.report.tables import Grid, describe_states, difference_table, number_table
+from intrigue.report.text import escape_unprintable, plural
 
 COMBINED_PANELS = 4  # arms in the one picture that shows several; ours: more would be too small to see
 
@@ -69,23 +69,23 @@ def make_section(task: Task, given: Sequence[Path], prefix: str) -> Section:
     """The section of one task; drawing needs `charts.drawing()` around it."""
     maps, extra = _maps(task, prefix)
     return Section(
-        env_id=visible(task.env_id),
-        headline=visible(headline(task.arms)),
-        warnings=[visible(text) for text in warnings_of(task)],
+        env_id=escape_unprintable(task.env_id),
+        headline=escape_unprintable(write_headline(task.arms)),
+        warnings=[escape_unprintable(text) for text in collect_warnings(task)],
         numbers=number_table(task),
         differences=difference_table(task),
         maps=maps,
         charts=_charts(task, prefix),
         extra=extra,
-        missing_plain=[visible(command) for command in plain_commands(task, given)],
+        missing_plain=[escape_unprintable(command) for command in plain_commands(task, given)],
     )
 
 
-def warnings_of(task: Task) -> list[str]:
+def collect_warnings(task: Task) -> list[str]:
     """What a reader must know before believing the numbers."""
     found = []
     for arm in task.arms:
-        states = standing(arm)
+        states = describe_states(arm)
         if states and arm.so_far:
             basis = (
                 "the numbers are those so far" if arm.counted else "they stand at different steps and are not averaged"
@@ -102,11 +102,11 @@ def warnings_of(task: Task) -> list[str]:
     versions = sorted({run.version for arm in task.arms for run in arm.runs if run.path is not None})
     if len(versions) > 1:
         found.append(f"The runs were made by different versions of intrigue and are kept apart: {', '.join(versions)}.")
-    capped = cap_note(task.arms)
+    capped = describe_cap(task.arms)
     return [*found, *([capped] if capped else [])]
 
 
-def _has_bonus(arm: Arm) -> bool:
+def _has_bonus(arm: ArmRuns) -> bool:
     return arm.config.reward_name != "none" and not arm.config.curiosity.idle
 
 
@@ -117,29 +117,29 @@ def _charts(task: Task, prefix: str) -> list[Picture]:
     for name, column, title, y_label, caption in CHARTS:
         # Without a bonus the curve is a line at zero, which says nothing and hides the others.
         arms = [arm for arm in task.arms if name != "bonus" or _has_bonus(arm)]
-        chart = line_chart(arms, column, y_label, frames, as_share=name == "coverage")
+        chart = draw_line_chart(arms, column, y_label, frames, as_share=name == "coverage")
         if chart is not None:
-            pictures.append(finish(chart, f"{prefix}{name}", title, caption))
+            pictures.append(render_picture(chart, f"{prefix}{name}", title, caption))
     return pictures
 
 
 def _maps(task: Task, prefix: str) -> tuple[list[Picture], list[Picture]]:
     """One picture per arm, and one of several arms side by side."""
     maze = task.maze
-    panels = known_grids(task.arms, maze) if maze is not None else []
+    panels = collect_visit_grids(task.arms, maze) if maze is not None else []
     if maze is None or not panels:
         return [], []
     scale = shared_scale([grid for _, grid in panels])
     pictures = []
     for index, (arm, grid) in enumerate(panels, start=1):
-        title = f"Visits of {visible(arm.label)}"
+        title = f"Visits of {escape_unprintable(arm.label)}"
         basis = f"Mean over {len(arm.counted)} runs" if len(arm.counted) > 1 else "One run"
         lag = "" if not arm.so_far else f", up to step {min(run.visits_step for run in arm.counted):,}"
         name = f"{prefix}visits-{index}-{slug(arm.label)}"
-        pictures.append(finish(maze_figure([(arm, grid)], maze, scale), name, title, f"{basis}{lag}."))
+        pictures.append(render_picture(draw_maze([(arm, grid)], maze, scale), name, title, f"{basis}{lag}."))
     shown = panels if len(panels) <= COMBINED_PANELS else [*panels[: COMBINED_PANELS - 1], panels[-1]]
-    together = maze_figure(shown, maze, scale)
-    return pictures, [finish(together, f"{prefix}visits", "Visits side by side", "")]
+    together = draw_maze(shown, maze, scale)
+    return pictures, [render_picture(together, f"{prefix}visits", "Visits side by side", "")]
 
 
 def slug(text: str) -> str:

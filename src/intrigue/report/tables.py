@@ -7,23 +7,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from intrigue.envs.registry import split_id
-from intrigue.report.arms import MAZE_FAMILIES, Arm, Task
-from intrigue.report.charts import line_style
+from intrigue.report.arms import MAZE_FAMILIES, ArmRuns, Task
+from intrigue.report.charts import choose_line_style
 from intrigue.report.labels import differing_settings, flat_settings
 from intrigue.report.numbers import (
     coverage,
+    describe_success,
+    estimate_arm,
     first_success,
     frames_per_step,
     last_evaluation,
     last_return,
     last_share,
     mean_bonus,
-    of_arm,
     speed,
-    success_text,
 )
 from intrigue.report.record import RunRecord
-from intrigue.report.text import ABSENT, count, number, percent, visible
+from intrigue.report.text import ABSENT, count, escape_unprintable, number, percent
 from intrigue.scores.normalized import expert_of
 
 SECTIONS_SHOWN_WHOLE = 40  # characters of a setting's value in a table; the full settings stand below it
@@ -64,7 +64,7 @@ def success_heading(task: Task) -> str:
     return "goal found at step" if split_id(task.env_id)[0] in MAZE_FAMILIES else "first return above 0 at step"
 
 
-def evaluations_of(task: Task) -> dict[str, tuple[Callable[[RunRecord], float | None], Callable[[float], str]]]:
+def evaluation_columns(task: Task) -> dict[str, tuple[Callable[[RunRecord], float | None], Callable[[float], str]]]:
     """By heading what evaluations found, and its form: the last, and its share of an expert's; none where none were."""
     if all(last_evaluation(run) is None for arm in task.arms for run in arm.counted):
         return {}
@@ -75,7 +75,7 @@ def evaluations_of(task: Task) -> dict[str, tuple[Callable[[RunRecord], float | 
 
 def number_table(task: Task) -> Grid:
     """The final numbers, one row per arm."""
-    places, success, evaluated = knows_coverage(task), shows_success(task), evaluations_of(task)
+    places, success, evaluated = knows_coverage(task), shows_success(task), evaluation_columns(task)
     headings = ["arm", "runs", *(["coverage"] if places else []), *([success_heading(task)] if success else [])]
     headings += [*evaluated, "return, last 100 episodes", "mean raw bonus", "steps", "frames", "steps/s"]
     rows = []
@@ -84,7 +84,7 @@ def number_table(task: Task) -> Grid:
         frames = sorted({round(run.step * frames_per_step(run)) for run in arm.counted})
         row = [_arm_cell(task.arms, arm), _runs_cell(arm)]
         row += [_estimate_cell(arm, coverage, percent)] if places else []
-        row += [_split_cell(success_text(arm, count))] if success else []
+        row += [_split_cell(describe_success(arm, count))] if success else []
         row += [_estimate_cell(arm, *value_and_form) for value_and_form in evaluated.values()]
         row += [_estimate_cell(arm, last_return, number), _estimate_cell(arm, mean_bonus, number)]
         rows.append([*row, _span(steps), _span(frames), _estimate_cell(arm, speed, count)])
@@ -112,17 +112,17 @@ def difference_table(task: Task) -> Grid | None:
     rows = []
     for name in differing_settings([arm.config for arm in arms]):
         values = [str(each[name]) if name in each else ABSENT for each in flat]
-        rows.append([Cell(name), *(Cell(visible(value)[:SECTIONS_SHOWN_WHOLE]) for value in values)])
+        rows.append([Cell(name), *(Cell(escape_unprintable(value)[:SECTIONS_SHOWN_WHOLE]) for value in values)])
     begun = [arm.begun for arm in arms]
     if len(set(begun)) > 1:
-        rows.append([Cell("begun"), *(Cell(visible(words) or ABSENT) for words in begun)])
+        rows.append([Cell("begun"), *(Cell(escape_unprintable(words) or ABSENT) for words in begun)])
     versions = [arm.runs[0].version for arm in arms]
     if len(set(versions)) > 1:
-        rows.append([Cell("version of intrigue"), *(Cell(visible(version)) for version in versions)])
-    return Grid(["setting", *(visible(arm.label) for arm in arms)], rows)
+        rows.append([Cell("version of intrigue"), *(Cell(escape_unprintable(version)) for version in versions)])
+    return Grid(["setting", *(escape_unprintable(arm.label) for arm in arms)], rows)
 
 
-def standing(arm: Arm) -> str:
+def describe_states(arm: ArmRuns) -> str:
     """How many of the arm's runs are in which state, in words; empty when all are finished."""
     states = Counter(run.state for run in arm.runs)
     return ", ".join(f"{amount} {state}" for state, amount in sorted(states.items()) if state != "finished")
@@ -133,8 +133,11 @@ def _run_row(run: RunRecord, label: str) -> list[Cell]:
     wanted = "" if run.config is None else f"of {run.config.run.steps:,}"
     usable = run.state != "damaged"
     return [
-        Cell(visible(str(run.path)), visible("; ".join(each for each in (run.reason, *run.notes) if each))),
-        Cell(visible(label)),
+        Cell(
+            escape_unprintable(str(run.path)),
+            escape_unprintable("; ".join(each for each in (run.reason, *run.notes) if each)),
+        ),
+        Cell(escape_unprintable(label)),
         Cell(ABSENT if run.seed is None else str(run.seed)),
         Cell(run.state),
         Cell(count(run.step) if usable else ABSENT, wanted),
@@ -144,18 +147,18 @@ def _run_row(run: RunRecord, label: str) -> list[Cell]:
     ]
 
 
-def _arm_cell(arms: Sequence[Arm], arm: Arm) -> Cell:
+def _arm_cell(arms: Sequence[ArmRuns], arm: ArmRuns) -> Cell:
     note = "simulated for this page" if arm.is_simulated else "unfinished: numbers so far" if arm.so_far else ""
-    return Cell(visible(arm.label), note, line_style(arms, arm)[0])
+    return Cell(escape_unprintable(arm.label), note, choose_line_style(arms, arm)[0])
 
 
-def _runs_cell(arm: Arm) -> Cell:
+def _runs_cell(arm: ArmRuns) -> Cell:
     counted, given = len(arm.counted), len(arm.runs)
-    return Cell(str(counted) if counted == given else f"{counted} of {given}", standing(arm))
+    return Cell(str(counted) if counted == given else f"{counted} of {given}", describe_states(arm))
 
 
-def _estimate_cell(arm: Arm, value: Callable[[RunRecord], float | None], form: Callable[[float], str]) -> Cell:
-    return _split_cell(of_arm(arm, value).text(form)) if arm.counted else Cell(ABSENT)
+def _estimate_cell(arm: ArmRuns, value: Callable[[RunRecord], float | None], form: Callable[[float], str]) -> Cell:
+    return _split_cell(estimate_arm(arm, value).text(form)) if arm.counted else Cell(ABSENT)
 
 
 def _split_cell(text: str) -> Cell:

@@ -14,14 +14,14 @@ LEGEND_TEXT_LIMIT = 52  # in a legend; ours: what fits once into its width
 LAST_FIGURE_CHARACTER = 0x24F  # end of Latin Extended-B: all of it is in the font that comes with matplotlib
 
 
-def visible(text: str) -> str:
+def escape_unprintable(text: str) -> str:
     """The text with every character that does not print spelled as an escape; line breaks and lone halves too."""
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text)
 
 
 def figure_text(text: str, limit: int = FIGURE_TEXT_LIMIT) -> str:
     """The text as matplotlib draws it literally: no formulas, no hidden legend entries, only characters it has."""
-    shown = "".join(char if ord(char) <= LAST_FIGURE_CHARACTER else "?" for char in visible(text))
+    shown = "".join(char if ord(char) <= LAST_FIGURE_CHARACTER else "?" for char in escape_unprintable(text))
     if len(shown) > limit:
         shown = shown[: limit - 3] + "..."
     # A dollar sign starts a formula, and a name that starts with an underscore is left out of the legend.

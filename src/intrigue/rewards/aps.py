@@ -99,12 +99,12 @@ class APS(IntrinsicReward):
         """The bonus, its two terms, and the distances the entropy is made of."""
         encoded = self._encode(batch.next_obs)
         entropy, parts = self.particles.score(encoded, batch.valid)
-        projection = projected(encoded, batch.skill)
+        projection = project(encoded, batch.skill)
         return entropy + projection, {**parts, "entropy": entropy, "projection": projection}
 
     def loss(self, batch: Transitions, rng: Rng) -> Tensor:
         """How badly the states reached tell the task."""
-        return -projected(self._encode(batch.next_obs), batch.skill).mean()
+        return -project(self._encode(batch.next_obs), batch.skill).mean()
 
     def observe(self, batch: Transitions, parts: Components) -> None:
         """The running mean of the distances moves on."""
@@ -121,7 +121,7 @@ class APS(IntrinsicReward):
         return encoded
 
 
-def projected(encoded: Tensor, task: Tensor) -> Tensor:
+def project(encoded: Tensor, task: Tensor) -> Tensor:
     """w · φ̂ of encodings and tasks (T, N, D), in [−1, 1]."""
     return (functional.normalize(encoded, dim=-1) * task.to(encoded.dtype)).sum(-1)
 

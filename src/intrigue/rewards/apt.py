@@ -41,7 +41,7 @@ from intrigue.nn.contrastive import ContrastiveFeatures
 from intrigue.nn.icm_dynamics import IcmDynamics
 from intrigue.nn.networks import StateTrunk, icm_trunk, init_orthogonal, mlp
 from intrigue.nn.particle_entropy import Normalizer, ParticleEntropy
-from intrigue.rewards.base import IntrinsicReward
+from intrigue.rewards.base import IntrinsicReward, Traits
 from intrigue.rewards.registry import register_reward
 from intrigue.rng import Rng
 from intrigue.spaces import Spaces
@@ -94,7 +94,7 @@ VARIANTS = {
 class APT(IntrinsicReward):
     """Distance of a state to its nearest neighbours in the batch."""
 
-    together = True
+    traits = Traits(vmappable=True)
 
     def __init__(self, cfg: APTConfig, spaces: Spaces) -> None:
         super().__init__(cfg, spaces)

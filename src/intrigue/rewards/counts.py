@@ -38,7 +38,7 @@ from intrigue.fields import NonNegativeFloat, PositiveFloat, PositiveInt
 from intrigue.nn.encoders import StateFeatures
 from intrigue.nn.episode_segments import EpisodeSegments
 from intrigue.nn.episodic_memory import EpisodicMemory
-from intrigue.nn.hashing import MOST_BITS, SimHash
+from intrigue.nn.hashing import MAX_BITS, SimHash
 from intrigue.nn.pseudocounts import KernelCounts
 from intrigue.rewards.base import IntrinsicReward, Traits
 from intrigue.rewards.registry import register_reward
@@ -98,8 +98,8 @@ class Counts(IntrinsicReward):
         """Codes that do not fit a number, and a memory that cannot hold k states."""
         if cfg.variant == "kernel" and cfg.capacity < cfg.k:
             return f"a memory of {cfg.capacity} states never holds the k = {cfg.k} it needs. Raise capacity or lower k."
-        if cfg.variant != "kernel" and cfg.bits > MOST_BITS:
-            return f"codes of {cfg.bits} bits do not fit a 64-bit number. Use at most {MOST_BITS}."
+        if cfg.variant != "kernel" and cfg.bits > MAX_BITS:
+            return f"codes of {cfg.bits} bits do not fit a 64-bit number. Use at most {MAX_BITS}."
         return None
 
     def score(self, batch: Transitions) -> Tensor:

@@ -40,7 +40,7 @@ from intrigue.fields import Fraction, NonNegativeInt, PositiveFloat, PositiveInt
 from intrigue.nn.encoders import StateFeatures
 from intrigue.nn.forward_models import ForwardModels
 from intrigue.nn.icm_dynamics import IcmDynamics
-from intrigue.ops.row_norm import lengths
+from intrigue.ops.row_norm import row_norm
 from intrigue.rewards.base import IntrinsicReward, Traits
 from intrigue.rewards.registry import register_reward
 from intrigue.rng import Rng
@@ -116,7 +116,7 @@ class ICM(IntrinsicReward):
         if self.cfg.variant == "urlb":
             phi, next_phi = self.noise(batch.obs), self.noise(batch.next_obs)
             ahead = self.dynamics.ahead(torch.cat([phi, batch.action], -1))
-            return lengths(next_phi - ahead).log1p()
+            return row_norm(next_phi - ahead).log1p()
         phi, next_phi = self.features.encode_pair(batch)
         error = self.models.errors(phi, next_phi, batch.action).squeeze(-1)
         return self.cfg.eta * error if self.cfg.variant == "paper" else error

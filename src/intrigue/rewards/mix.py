@@ -78,7 +78,7 @@ class Mix(IntrinsicReward):
         self.part_names = labels([leaf.name for leaf in self.leaves])
         self.schedules = schedules(self.tree)
         self.schedule_names = labels(["schedule"] * len(self.schedules))
-        # Each part has a stream of its own, so that another part beside it does not change its networks.
+        # Each part has a stream of its own, so that adding a part does not change the networks of the others.
         seed = int(torch.randint(SEED_LIMIT, ()))
         self.bonuses = nn.ModuleList()
         for leaf in self.leaves:

@@ -16,7 +16,7 @@ Cost: those of its two factors together: three encoder passes per score, four pe
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import final
 
 import torch
@@ -102,13 +102,4 @@ class NGU(IntrinsicReward):
 
 
 def _episodic(cfg: NGUConfig) -> EpisodicConfig:
-    return EpisodicConfig(
-        feature_dim=cfg.feature_dim,
-        hidden=cfg.hidden,
-        k=cfg.k,
-        capacity=cfg.capacity,
-        epsilon=cfg.epsilon,
-        cluster_distance=cfg.cluster_distance,
-        pseudo_count=cfg.pseudo_count,
-        max_similarity=cfg.max_similarity,
-    )
+    return EpisodicConfig(**{each.name: getattr(cfg, each.name) for each in fields(EpisodicConfig)})

@@ -135,7 +135,7 @@ class NuclearNorm(IntrinsicReward):
             self.memory.add(encoded[diagonal & batch.valid])
 
     def _neighbourhood(self, encoded: Tensor, valid: Tensor) -> Gathered:
-        """Each state's encoding followed by its n − 1 nearest, or as many as there are; invalid rows are nobody's."""
+        """Each state's encoding followed by its n − 1 nearest, or as many as there are; invalid rows do not count."""
         query = encoded.flatten(0, -2)  # (B, m)
         others = self.memory.filled() if self.memory is not None else query
         in_batch = others.shape[0] < self.cfg.n - 1 or self.memory is None

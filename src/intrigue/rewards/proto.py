@@ -170,7 +170,7 @@ class Proto(IntrinsicReward):
         """How many prototypes draw each of the rows (B, D), (B,); rows that are not valid are drawn by none."""
         drawing = self._draw_count(encoded.shape[0])
         turn = (self.draws.count * drawing + torch.arange(drawing, device=encoded.device)) % self.cfg.prototypes
-        # Rows are put in an order of their own, so that who is drawn does not hang on where in the batch it stands.
+        # Rows are put in an order of their own, so that which is drawn does not depend on its position in the batch.
         order = encoded[:, 0].argsort()
         likeness = (self._unit_prototypes()[turn] @ encoded[order].mT).masked_fill(~valid[order], IMPOSSIBLE)  # (P, B)
         reached = likeness.softmax(-1).cumsum(-1)

@@ -97,7 +97,7 @@ class RE3(IntrinsicReward):
             valid = torch.cat([valid, valid.new_ones(remembered.shape[0])])
         distance, parts = self.entropy.score(encoded, batch.valid, candidates, allowed=valid, aligned=True)
         if self.moments is not None:
-            deviation = self._merged(self.moments, distance, batch).var.sqrt()
+            deviation = self._merge(self.moments, distance, batch).var.sqrt()
             distance = distance / deviation.clamp_min(SMALLEST_DEVIATION).to(distance.dtype)
         return distance if self.cfg.variant == "official" else distance.log1p(), parts
 
@@ -105,14 +105,14 @@ class RE3(IntrinsicReward):
     def observe(self, batch: Transitions, parts: Components) -> None:
         """Remember the valid states, and commit the distances whose deviation `score_parts` used."""
         if self.moments is not None:
-            self.moments.commit(self._merged(self.moments, parts["distance"], batch))
+            self.moments.commit(self._merge(self.moments, parts["distance"], batch))
         if self.memory is not None:
             self.memory.add(self._encoded(batch)[batch.valid])
 
     @staticmethod
-    def _merged(moments: RunningMoments, distance: Tensor, batch: Transitions) -> Moments:
+    def _merge(moments: RunningMoments, distance: Tensor, batch: Transitions) -> Moments:
         """The running moments with this batch's distances; the official code merges sample variances."""
-        return moments.moments().merged(valid_moments(distance, batch.valid, unbiased=True))
+        return moments.moments().merge(valid_moments(distance, batch.valid, unbiased=True))
 
     def _encoded(self, batch: Transitions) -> Tensor:  # (T, N, D)
         encoded: Tensor = self.features(getattr(batch, self.cfg.neighbours_of))

@@ -42,7 +42,7 @@ from intrigue.nn.episodic_memory import EpisodicMemory
 from intrigue.nn.hashing import exact_keys
 from intrigue.nn.networks import mlp
 from intrigue.nn.pseudocounts import KernelCounts
-from intrigue.ops.row_norm import lengths
+from intrigue.ops.row_norm import row_norm
 from intrigue.rewards.base import IntrinsicReward
 from intrigue.rewards.registry import register_reward
 from intrigue.rng import Rng
@@ -99,7 +99,7 @@ class RIDE(IntrinsicReward):
     def score_parts(self, batch: Transitions) -> tuple[Tensor, Components]:
         """The bonus, the impact and the visits it was made of, and the distance behind visits by kernel."""
         phi, next_phi = map(self.noise, self.features.encode_pair(batch))
-        impact = lengths(next_phi - phi)
+        impact = row_norm(next_phi - phi)
         segments = self._segments(batch)
         parts = {"impact": impact}
         if self.keys is not None:
@@ -115,7 +115,7 @@ class RIDE(IntrinsicReward):
         """The weighted forward and inverse losses; both shape the encoding."""
         phi, next_phi = map(self.noise, self.features.encode_pair(batch))
         missed = self.forward_model(torch.cat([phi, batch.action], -1)) - next_phi
-        forward = missed.square().sum(-1) / 2 if self.paper else lengths(missed)
+        forward = missed.square().sum(-1) / 2 if self.paper else row_norm(missed)
         inverse = self.features.inverse_loss(phi, next_phi, batch.action)
         loss: Tensor = self.cfg.forward_coef * forward.mean() + self.cfg.inverse_coef * inverse
         return loss

@@ -103,7 +103,7 @@ class RND(IntrinsicReward):
         error = self._error(batch)
         if self.moments is None:
             return error, {}
-        deviation = self._merged(self.moments, error, batch).var.sqrt() + SMALLEST_DEVIATION
+        deviation = self._merge(self.moments, error, batch).var.sqrt() + SMALLEST_DEVIATION
         return error / deviation.to(error.dtype), {"error": error}
 
     def loss(self, batch: Transitions, rng: Rng) -> Tensor:
@@ -114,12 +114,12 @@ class RND(IntrinsicReward):
     def observe(self, batch: Transitions, parts: Components) -> None:
         """urlb: commit the errors whose deviation `score_parts` used."""
         if self.moments is not None:
-            self.moments.commit(self._merged(self.moments, parts["error"], batch))
+            self.moments.commit(self._merge(self.moments, parts["error"], batch))
 
     @staticmethod
-    def _merged(moments: RunningMoments, error: Tensor, batch: Transitions) -> Moments:
+    def _merge(moments: RunningMoments, error: Tensor, batch: Transitions) -> Moments:
         """The running moments with this batch's errors; URLB merges sample variances."""
-        return moments.moments().merged(valid_moments(error, batch.valid, unbiased=True))
+        return moments.moments().merge(valid_moments(error, batch.valid, unbiased=True))
 
     def _error(self, batch: Transitions) -> Tensor:  # (T, N)
         seen = self._seen(batch)
@@ -130,11 +130,11 @@ class RND(IntrinsicReward):
     def _seen(self, batch: Transitions) -> Tensor:
         """What the networks read of each transition, (T, N, ...)."""
         if self.cfg.variant == "urlb":
-            return whitened(batch.obs, batch.valid)
+            return whiten(batch.obs, batch.valid)
         return batch.next_obs if self.channels is None else batch.next_obs[:, :, self.channels]
 
 
-def whitened(states: Tensor, valid: Tensor) -> Tensor:
+def whiten(states: Tensor, valid: Tensor) -> Tensor:
     """States (T, N, S) by the mean and variance of the valid ones, as BatchNorm without gain trains; clipped."""
     counted = valid.unsqueeze(-1)
     count = valid.sum().clamp_min(1)

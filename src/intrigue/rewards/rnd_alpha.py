@@ -97,4 +97,4 @@ class RNDAlpha(IntrinsicReward):
         count, total, squares = (each.sum(1).cumsum(0) for each in (valid.double(), offset, offset.square()))
         mean = total / count.clamp_min(1)
         var = (squares / count.clamp_min(1) - mean.square()).clamp_min(0)
-        return self.errors.moments().merged(Moments(count, around + mean, var))
+        return self.errors.moments().merge(Moments(count, around + mean, var))

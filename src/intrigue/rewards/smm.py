@@ -20,7 +20,7 @@ Differs from the paper: the target is uniform and log p*(s) left out. The densit
 where the paper averages over all earlier policies; a replay does much the same.
 Differs from the official code: RLAgent/state-marginal-matching and URLB both add the discriminator's error, against the
 paper's sign; `urlb` is both. They draw ε for every state, here one draw serves a whole batch (scoring is pure, and what
-a state is paid does not hang on its place). They learn with 1e-2 (density) and 1e-3 (discriminator), here with
+a state is paid does not depend on its place). They learn with 1e-2 (density) and 1e-3 (discriminator), here with
 `--curiosity.learning-rate`; RLAgent's discriminator has 300 units. URLB's test for changing skills is inverted, so that
 it searches the best skill while it should draw them; here one is drawn for each episode.
 Cost: one pass of autoencoder and discriminator per score, one with gradient per learning epoch; memory two networks.
@@ -104,8 +104,8 @@ class SMM(IntrinsicReward):
         state = self.noise(self.trunk(batch.obs))
         surprise = self._density(state, batch.skill, self.draws.normal(self.cfg.code))[0].sum(-1)
         doubt = self._doubt(state, batch.skill)
-        told = -doubt if self.cfg.variant == "paper" else doubt
-        return surprise + math.log(self.cfg.skills) + told, {"state_entropy": surprise, "skill_entropy": doubt}
+        skill_term = -doubt if self.cfg.variant == "paper" else doubt
+        return surprise + math.log(self.cfg.skills) + skill_term, {"state_entropy": surprise, "skill_entropy": doubt}
 
     def loss(self, batch: Transitions, rng: Rng) -> Tensor:
         """The autoencoder's loss and the discriminator's, added."""

@@ -17,7 +17,7 @@ from intrigue.config.plugins import plugin_files
 from intrigue.config.run import RunConfig, flatten_json, resolve
 from intrigue.errors import CheckpointError, ConfigError
 from intrigue.ops.execution import pick_mode
-from intrigue.ops.precision import pick_products
+from intrigue.ops.precision import resolve_matmul_dtype
 from intrigue.run import checkpoint
 from intrigue.run.create import StagedRun
 from intrigue.run.folder import Run, RunFolder, clear_done, read_config, read_provenance, write_provenance
@@ -27,7 +27,7 @@ from intrigue.run.provenance import collect_provenance
 from intrigue.run.session import RunSession, mark_finished, save_state
 from intrigue.training.build import build, pick_device
 from intrigue.training.loops import AnyParts
-from intrigue.training.pool_prestart import PoolsAhead
+from intrigue.training.pool_prestart import PrestartedPools
 
 Prepare: TypeAlias = Callable[[AnyParts], Mapping[str, Any]]
 """Changes the parts of a new run before its first step; what it returns is added to provenance.json."""
@@ -45,7 +45,7 @@ def resolve_machine_settings(cfg: RunConfig) -> RunConfig:
         device=device.type,
         threads=use_threads(cfg.run.threads),
         execution=pick_mode(cfg.run.execution, device),
-        products=pick_products(cfg.run.products, device),
+        products=resolve_matmul_dtype(cfg.run.products, device),
     )
 
 
@@ -66,13 +66,13 @@ def build_new(
     prepare: Prepare | None,
     folder: RunFolder | None = None,
     *,
-    beside: int = 1,
-    pools: PoolsAhead | None = None,
+    concurrent_runs: int = 1,
+    pools: PrestartedPools | None = None,
 ) -> AnyParts:
     """New parts at the first step; what `prepare` returns is added to the folder's provenance."""
     with contextlib.ExitStack() as failed:
         parts = failed.enter_context(
-            contextlib.closing(build(cfg, plugin_files(), concurrent_runs=beside, pools=pools))
+            contextlib.closing(build(cfg, plugin_files(), concurrent_runs=concurrent_runs, pools=pools))
         )
         origin = {} if prepare is None else prepare(parts)
         if origin and folder is not None:
@@ -83,18 +83,25 @@ def build_new(
 
 
 def build_and_checkpoint(
-    cfg: RunConfig, staged: StagedRun, prepare: Prepare | None, *, beside: int = 1, pools: PoolsAhead | None = None
+    cfg: RunConfig,
+    staged: StagedRun,
+    prepare: Prepare | None,
+    *,
+    concurrent_runs: int = 1,
+    pools: PrestartedPools | None = None,
 ) -> AnyParts:
     """New parts, and their first checkpoint in the staged folder, which can then be published."""
     with contextlib.ExitStack() as failed:
-        new = build_new(cfg, prepare, staged.folder, beside=beside, pools=pools)
+        new = build_new(cfg, prepare, staged.folder, concurrent_runs=concurrent_runs, pools=pools)
         parts = failed.enter_context(contextlib.closing(new))
         save_state(staged.folder, parts, cfg, wall_seconds=0.0)
         failed.pop_all()
     return parts
 
 
-def reopen_run(folder: RunFolder, *, beside: int = 1, pools: PoolsAhead | None = None) -> RunSession | Run:
+def reopen_run(
+    folder: RunFolder, *, concurrent_runs: int = 1, pools: PrestartedPools | None = None
+) -> RunSession | Run:
     """The run restored from its newest whole checkpoint; the finished run where that is its last step.
 
     The caller holds its lock.
@@ -115,7 +122,7 @@ def reopen_run(folder: RunFolder, *, beside: int = 1, pools: PoolsAhead | None =
     use_threads(cfg.run.threads)
     with contextlib.ExitStack() as failed:
         parts = failed.enter_context(
-            contextlib.closing(build(cfg, plugin_files(), concurrent_runs=beside, pools=pools))
+            contextlib.closing(build(cfg, plugin_files(), concurrent_runs=concurrent_runs, pools=pools))
         )
         parts.load_state_dict(saved.state)
         _report_differences(folder, cfg, saved.step, parts.collector.pool.restarted)

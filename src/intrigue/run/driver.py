@@ -43,7 +43,7 @@ from intrigue.run.seed_folder import StagedSeedFolder
 from intrigue.run.session import RunSession
 from intrigue.run.signals import StopRequest
 from intrigue.training.loops import AnyParts, why_not_together
-from intrigue.training.pool_prestart import PoolsAhead
+from intrigue.training.pool_prestart import PrestartedPools
 
 DEFAULT_ROOT = Path("runs")
 OpenRun: TypeAlias = Callable[[], RunSession | Run]
@@ -88,11 +88,11 @@ def _start(seed_runs: Sequence[SeedRun], out: Path | None, quiet: bool, *, in_se
     reason = None
     with StopRequest() as stop, contextlib.ExitStack() as stack:
         parent = stack.enter_context(_stage_seed_folder(configs, out)) if in_seed_folder else None
-        pools = stack.enter_context(PoolsAhead(plugin_files(), beside=count))
+        pools = stack.enter_context(PrestartedPools(plugin_files(), concurrent_runs=count))
         for each in seed_runs:
             staged = stack.enter_context(_stage_run(each.cfg, out, parent))
             with contextlib.ExitStack() as closed:
-                new = build_and_checkpoint(each.cfg, staged, each.prepare, beside=count, pools=pools)
+                new = build_and_checkpoint(each.cfg, staged, each.prepare, concurrent_runs=count, pools=pools)
                 parts = closed.enter_context(contextlib.closing(new))
                 if each is seed_runs[0] and count > 1:
                     reason = why_not_together(each.cfg, parts, count)
@@ -122,7 +122,7 @@ def _resume(path: Path, folders: Sequence[RunFolder], steps: int | None, quiet: 
             configs = _set_last_step(folders, configs, steps)
         alike = all(cfg.with_run(seed=0) == configs[0].with_run(seed=0) for cfg in configs)
         unfinished = max(1, sum(not folder.finished.exists() for folder in folders))
-        pools = stack.enter_context(PoolsAhead(plugin_files(), beside=unfinished))
+        pools = stack.enter_context(PrestartedPools(plugin_files(), concurrent_runs=unfinished))
 
         def why_apart(run: RunSession) -> str | None:
             if not alike:
@@ -133,7 +133,7 @@ def _resume(path: Path, folders: Sequence[RunFolder], steps: int | None, quiet: 
                 pools.start([cfg for cfg in waiting if cfg != run.cfg])
             return reason
 
-        openers = [functools.partial(reopen_run, folder, beside=unfinished, pools=pools) for folder in folders]
+        openers = [functools.partial(reopen_run, folder, concurrent_runs=unfinished, pools=pools) for folder in folders]
         return _train_all(openers, why_apart, stop, path, quiet)
 
 

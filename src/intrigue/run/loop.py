@@ -13,7 +13,7 @@ from pathlib import Path
 from intrigue.config.compatibility import has_no_reward_signal
 from intrigue.config.run import RunConfig
 from intrigue.errors import RunError, name_seed_in_errors
-from intrigue.ops.precision import use_products
+from intrigue.ops.precision import set_matmul_dtype
 from intrigue.run import checkpoint
 from intrigue.run.logging.console import Console
 from intrigue.run.session import RunSession
@@ -56,8 +56,8 @@ def run_loop(
 
     with contextlib.ExitStack() as stack:
         console = stack.enter_context(contextlib.closing(Console(cfg.run.steps, quiet=quiet, seeds=len(runs))))
-        use_products(cfg.run.products)
-        stack.callback(use_products, "float32")  # the process-wide setting must not outlive the run
+        set_matmul_dtype(cfg.run.products)
+        stack.callback(set_matmul_dtype, "float32")  # the process-wide setting must not outlive the run
         _print_header(runs, console)
         stack.enter_context(_explain_failure(runs, place))
         for run in runs:

@@ -1,18 +1,18 @@
-"""Atari scores: what random play and a person reach, normalised scores, aggregates with intervals. Knows no torch."""
+"""Scores: Atari's references and normalised scores, published tables, statistics with intervals. Imports no torch."""
 
-from intrigue.scores.aggregate import (
+from intrigue.scores.normalized import above_human, normalised, superhuman
+from intrigue.scores.stats import (
     AGGREGATES,
     Interval,
-    aggregates,
+    Scores,
+    bootstrap_interval,
+    compute_aggregates,
     difference_interval,
-    games_interval,
     iqm,
     joint_interval,
     mean,
     median,
-    seeds_interval,
 )
-from intrigue.scores.normalized import above_human, normalised, superhuman
 from intrigue.scores.tables import ATARI_57, PAPER_26, PAPER_COLUMNS, PRINTED, PaperRow, Reference
 
 __all__ = [
@@ -24,15 +24,15 @@ __all__ = [
     "Interval",
     "PaperRow",
     "Reference",
+    "Scores",
     "above_human",
-    "aggregates",
+    "bootstrap_interval",
+    "compute_aggregates",
     "difference_interval",
-    "games_interval",
     "iqm",
     "joint_interval",
     "mean",
     "median",
     "normalised",
-    "seeds_interval",
     "superhuman",
 ]

@@ -1,10 +1,7 @@
-"""Human-normalised scores.
+"""Normalised scores of Atari games and of URLB's twelve tasks.
 
-HNS = (score − random)/(human − random)        superhuman: score > human, strictly
-
-Normalised scores of URLB's twelve tasks.
-
-    normalised = score / expert            no random baseline is taken off, as in URLB
+    Atari   HNS = (score − random)/(human − random)        superhuman: score > human, strictly
+    URLB    normalised = score / expert                    no random baseline is taken off
 
 `urlb_experts.csv` holds what DDPG reaches in 2M frames of each task, by the benchmark's maintainer (issue 1 of
 rll-research/url_benchmark).
@@ -45,6 +42,11 @@ def _read() -> dict[str, float]:
 
 
 EXPERTS: Mapping[str, float] = _read()
+
+
+def share_of_expert(task: str, score: float) -> float:
+    """The normalised score in a task of URLB."""
+    return score / EXPERTS[task]
 
 
 def expert_of(env_id: str) -> float | None:

@@ -4,7 +4,7 @@ urlb_paper.csv   the paper's Table 4 exactly as printed (Chen et al. 2022, arXiv
                  quoted from URLB (arXiv:2110.15191), whose ± are standard errors over ten seeds; Disagreement, APT
                  and NNM are its own runs, whose ± it calls standard deviations, over seeds it does not count.
                  `bold` is the column it sets in bold.
-urlb_rerun.csv   an independent rerun of URLB's methods and CIC beside its own: the table in the README of MOSS
+urlb_rerun.csv   an independent rerun of URLB's methods and CIC, next to its own method: the table in the README of MOSS
                  (Zhao et al. 2022, arXiv:2210.06702). It lacks jaco_reach_top_right. Its "ICM APT" is APT here, the
                  one whose encoder is ICM's; it does not say what its ± are.
 """
@@ -19,8 +19,8 @@ from pathlib import Path
 import numpy as np
 
 from intrigue.errors import ConfigError
-from intrigue.scores.aggregate import Scores
 from intrigue.scores.normalized import EXPERTS
+from intrigue.scores.stats import Scores
 
 PAPER_METHODS = ("ICM", "RND", "APS", "Disagreement", "APT", "NNM")
 QUOTED = ("ICM", "RND", "APS")  # by the paper, from URLB

@@ -1,6 +1,6 @@
 """What a study declares, and what it concludes.
 
-A study is one file: its arms (what is compared), its budget ladder, the paper's numbers, and the rule for its verdict:
+A study is one file: its arms (what is compared), its budgets, the paper's numbers, and the rule for its verdict:
 
     PASS    the claim holds at this budget
     SHORT   the claim cannot be judged at this budget: too few steps or seeds, or an interval that leaves it open
@@ -27,11 +27,11 @@ BudgetName: TypeAlias = Literal["smoke", "hour", "full"]
 
 @dataclass(frozen=True)
 class Budget:
-    """How much a rung of the ladder spends: agent steps a run, seeds an arm."""
+    """How much a study may spend: agent steps a run, seeds an arm."""
 
     steps: int
     seeds: int
-    rung: str = ""  # arms of another rung are left out, so that a small budget can take fewer or smaller ones
+    level: str = ""  # arms of another level are left out, so that a small budget can take fewer or smaller ones
     jobs: int = 0  # runs at a time where the command says nothing; 0: one per core
     together: bool = False  # all seeds of an arm in one process, for settings whose seeds can learn at once
 
@@ -42,10 +42,10 @@ class Arm:
 
     label: str
     layer: Mapping[str, Any]
-    rung: str = ""  # the rung of the budgets it belongs to; empty: all
+    level: str = ""  # the budget it belongs to; empty: all
     steps: int = 0  # agent steps where they are not the budget's
     # The pre-training whose newest snapshot is fine-tuned on the layer's environment. Arms that name an equal one share
-    # its run of the same seed. The rest of their layer says nothing: a fine-tuning takes it from that run.
+    # its run of the same seed. The rest of their layer is unused: a fine-tuning takes it from that run.
     before: Arm | None = None
 
     def config(self, budget: Budget, seed: int) -> RunConfig:
@@ -57,7 +57,7 @@ class Arm:
         return _digest(self, budget)
 
 
-@functools.lru_cache(maxsize=1024)  # a pre-training is asked for by each of its fine-tunings
+@functools.lru_cache(maxsize=1024)  # each fine-tuning asks for its pre-training
 def _digest(arm: Arm, budget: Budget) -> str:
     if arm.before is not None:
         steps = arm.steps or budget.steps
@@ -67,7 +67,7 @@ def _digest(arm: Arm, budget: Budget) -> str:
 
 
 @dataclass(frozen=True)
-class Row:
+class TableRow:
     """One line of a study's table."""
 
     quantity: str
@@ -95,7 +95,7 @@ SCORE_COLUMNS = {
 
 
 @dataclass(frozen=True)
-class Board:
+class PaperTable:
     """A table that nothing is judged in: what others printed and what was found here, in their own form."""
 
     title: str
@@ -108,14 +108,14 @@ class Conclusion:
     """What came out: the table, what it means in words, and the files made."""
 
     headline: str
-    rows: Sequence[Row]
+    rows: Sequence[TableRow]
     words: Sequence[str] = ()
     files: Sequence[Path] = field(default_factory=list)
     columns: Mapping[str, str] = field(default_factory=lambda: PLAIN_COLUMNS)
     figures: Mapping[str, Any] = field(default_factory=dict)  # the numbers behind the words, for `--json`
-    boards: Sequence[Board] = ()
+    paper_tables: Sequence[PaperTable] = ()
 
-    def cells(self, row: Row) -> list[str]:
+    def cells(self, row: TableRow) -> list[str]:
         """The row's texts, column by column."""
         return [str(getattr(row, name) or "-") if name != "seeds" else str(row.seeds) for name in self.columns]
 
@@ -135,7 +135,7 @@ class Study(abc.ABC):
         """The table and its verdicts from the finished runs of each arm, by label."""
 
 
-class Rechecked(abc.ABC):
+class CanRecheckPaper(abc.ABC):
     """A study that can compute the paper's own numbers again without training anything."""
 
     @abc.abstractmethod
@@ -143,12 +143,12 @@ class Rechecked(abc.ABC):
         """The paper's numbers beside what follows from what it prints."""
 
 
-class FromFiles(abc.ABC):
+class CanReadFiles(abc.ABC):
     """A study whose table can be made from files of results, wherever the runs were trained."""
 
     @abc.abstractmethod
     def conclude_files(self, sources: Sequence[Path], out: Path) -> Conclusion:
         """The table and the figures of what these files and folders of runs hold, as far as it goes.
 
-        Nothing is written before everything was read.
+        Nothing is written until everything has been read.
         """

@@ -65,7 +65,7 @@ class Job:
 def run_study(study: Study, budget: Budget, out: Path, jobs: int, say: Callable[[str], None]) -> Conclusion:
     """Bring every run of the study to its end, then let it conclude; its table lands in `out`."""
     plan = make_plan(study, budget, out)
-    complete(plan, budget, jobs, say)
+    run_all(plan, budget, jobs, say)
     arms: dict[str, list[Path]] = {}
     shared = {job.before for job in plan}
     for job in (each for each in plan if each not in shared):
@@ -81,9 +81,9 @@ def make_plan(study: Study, budget: Budget, out: Path) -> list[Job]:
 
     A pre-training stands once in it, before the first run that begins with it.
     """
-    chosen = [arm for arm in study.arms() if arm.rung in ("", budget.rung)]
+    chosen = [arm for arm in study.arms() if arm.level in ("", budget.level)]
     plan: dict[Path, Job] = {}
-    stems = {id(arm): _stem(arm, budget) for each in chosen for arm in (each.before, each) if arm is not None}
+    stems = {id(arm): _folder_stem(arm, budget) for each in chosen for arm in (each.before, each) if arm is not None}
 
     def job_of(arm: Arm, seeds: Sequence[int], before: Job | None = None) -> Job:
         which = str(seeds[0]) if len(seeds) == 1 else f"seeds-{seeds[0]}-{seeds[-1]}"
@@ -97,13 +97,13 @@ def make_plan(study: Study, budget: Budget, out: Path) -> list[Job]:
     return list(plan.values())
 
 
-def _stem(arm: Arm, budget: Budget) -> str:
+def _folder_stem(arm: Arm, budget: Budget) -> str:
     """The name of an arm's folders but for the seed."""
     return f"{safe_name(arm.label)}__{arm.digest(budget)[:10]}"
 
 
-def complete(plan: Sequence[Job], budget: Budget, jobs: int, say: Callable[[str], None]) -> None:
-    """Train or resume every run that is not finished; a failed one does not stop the others but is told at the end."""
+def run_all(plan: Sequence[Job], budget: Budget, jobs: int, say: Callable[[str], None]) -> None:
+    """Train or resume every run that is not finished; failed ones do not stop the others and are reported last."""
     waiting = [job for job in plan if job.unfinished]
     runs, left = sum(len(job.runs) for job in plan), sum(job.unfinished for job in waiting)
     if left < runs:
@@ -129,7 +129,7 @@ def complete(plan: Sequence[Job], budget: Budget, jobs: int, say: Callable[[str]
                     if process.returncode != 0:
                         orphans = [each for each in waiting if each.before is job]
                         waiting = [each for each in waiting if each.before is not job]
-                        failed |= {job: _error_of(process, job), **dict.fromkeys(orphans, "its pre-training failed")}
+                        failed |= {job: _read_error(process, job), **dict.fromkeys(orphans, "its pre-training failed")}
         finally:
             for process in running.values():
                 process.terminate()
@@ -138,8 +138,10 @@ def complete(plan: Sequence[Job], budget: Budget, jobs: int, say: Callable[[str]
                     process.wait(timeout=SAVE_SECONDS * len(job.seeds))
                 process.kill()
     if failed:
-        told = "\n".join(f"{job}: {reason}" for job, reason in failed.items())
-        raise RunError(f"{sum(job.unfinished for job in failed)} of {runs} runs failed; the others are kept.\n{told}")
+        reasons = "\n".join(f"{job}: {reason}" for job, reason in failed.items())
+        raise RunError(
+            f"{sum(job.unfinished for job in failed)} of {runs} runs failed; the others are kept.\n{reasons}"
+        )
 
 
 def write_table(conclusion: Conclusion, out: Path) -> None:
@@ -184,6 +186,6 @@ def _launch(job: Job, budget: Budget) -> subprocess.Popen[bytes]:
         )
 
 
-def _error_of(process: subprocess.Popen[bytes], job: Job) -> str:
+def _read_error(process: subprocess.Popen[bytes], job: Job) -> str:
     log = job.folder.with_name(job.folder.name + ".log").read_text(encoding="utf-8", errors="replace").strip()
     return f"exit code {process.returncode}. {log[-2000:]}"

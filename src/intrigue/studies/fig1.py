@@ -1,7 +1,7 @@
 """Figure 1 of the paper: does the nuclear norm react less than its rivals when noise or an outlier spoils its input?
 
 The paper reads its figure as: far more stable and robust than variance and log-l2. In which unit is left open, and the
-answer hangs on it. Three are looked at here:
+answer depends on it. Three are computed here:
 
     fold        value over the value at size 0, the picture the paper draws. A measure with a large constant part
                 changes little by this count, whatever it measures; a logarithm has no fixed zero, so its fold depends
@@ -12,7 +12,7 @@ answer hangs on it. Three are looked at here:
                 subtract the noise; the question is only how much of the order is left. Raw rows, and rows layer
                 normalized: the ratio is blind to scale, so encodings of unequal length blur it.
 
-`toy.py` computes, `fig1_plots.py` draws, this file says what was found. Where the paper is silent, `toy.py` chooses.
+`fig1_numbers.py` computes, and chooses where the paper is silent; `fig1_plots.py` draws; this file judges.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import ClassVar, final
 
 import numpy as np
 
-from intrigue.studies.base import Arm, Budget, Conclusion, Row, Study
+from intrigue.studies.base import Arm, Budget, Conclusion, Study, TableRow
 from intrigue.studies.fig1_numbers import (
     CASES,
     DIMENSIONS,
@@ -40,7 +40,7 @@ from intrigue.studies.fig1_numbers import (
 from intrigue.studies.fig1_plots import draw
 from intrigue.studies.registry import register_study
 
-__all__ = ["Fig1Numbers", "Finding", "compute", "draw", "findings", "verdict_words", "write_csv"]
+__all__ = ["Fig1Numbers", "Finding", "collect_findings", "compute", "draw", "write_csv", "write_verdicts"]
 
 QUOTED_SIZE = 0.25  # the noise of the paper's robustness experiment, so that one number can be carried over
 SATURATED = 0.95  # ours: from here on a measure has no room left in which noise could show
@@ -84,9 +84,9 @@ class Figure1(Study):
     def conclude(self, runs: Mapping[str, Sequence[Path]], budget: Budget, out: Path) -> Conclusion:
         """Both panels, the numbers behind them, and what holds of the claim."""
         numbers = compute(seed=0, draws=budget.seeds)
-        found = findings(numbers)
+        found = collect_findings(numbers)
         rows = [
-            Row(
+            TableRow(
                 READINGS[each.name],
                 "yes",
                 "yes" if each.holds else "no",
@@ -98,10 +98,10 @@ class Figure1(Study):
         held = sum(each.holds for each in found)
         headline = f"The paper's robustness claim holds in {held} of {len(found)} readings of its Figure 1"
         files = [*draw(numbers, out), write_csv(numbers, out / "fig1.csv")]
-        return Conclusion(headline, rows, verdict_words(numbers), files)
+        return Conclusion(headline, rows, write_verdicts(numbers), files)
 
 
-def findings(numbers: Fig1Numbers) -> list[Finding]:
+def collect_findings(numbers: Fig1Numbers) -> list[Finding]:
     """What holds of the claim and what does not, in the order a reader should meet it."""
     return [
         _fold(numbers, "noise", "noise"),
@@ -113,9 +113,9 @@ def findings(numbers: Fig1Numbers) -> list[Finding]:
     ]
 
 
-def verdict_words(numbers: Fig1Numbers) -> list[str]:
+def write_verdicts(numbers: Fig1Numbers) -> list[str]:
     """The findings as sentences, each led by whether it holds."""
-    return [f"{'Holds' if found.holds else 'Does not hold'}: {found.sentence}" for found in findings(numbers)]
+    return [f"{'Holds' if found.holds else 'Does not hold'}: {found.sentence}" for found in collect_findings(numbers)]
 
 
 def write_csv(numbers: Fig1Numbers, path: Path) -> Path:
@@ -203,7 +203,7 @@ def _range(numbers: Fig1Numbers) -> Finding:
 
 
 def _ranking(numbers: Fig1Numbers) -> Finding:
-    def told(features: str) -> str:
+    def chances(features: str) -> str:
         names = ("nuclear", "variance", "centered")
         return ", ".join(f"{name} {_at(numbers, numbers.ranking[features, name], 0.5):.1%}" for name in names)
 
@@ -215,8 +215,8 @@ def _ranking(numbers: Fig1Numbers) -> Finding:
         "ranking",
         any(lead(features) > margin for features in FEATURES),
         "under noise the nuclear norm tells a novel state (spread 0.2) from a known one (0.1) better than the variance "
-        f"does. Chance of the right order under noise of 0.5: {told('raw')}; with layer-normalized rows "
-        f"{told('layernorm')}.",
+        f"does. Chance of the right order under noise of 0.5: {chances('raw')}; with layer-normalized rows "
+        f"{chances('layernorm')}.",
     )
 
 

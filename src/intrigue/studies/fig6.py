@@ -19,11 +19,12 @@ from typing import ClassVar, final
 
 import numpy as np
 
-from intrigue.scores import Interval, difference_interval, joint_interval, seeds_interval
-from intrigue.scores.aggregate import Scores
+from intrigue.scores import Interval, Scores, bootstrap_interval, difference_interval, joint_interval
 from intrigue.scores.normalized import EXPERTS
-from intrigue.studies.base import SCORE_COLUMNS, Budget, Conclusion, Row, Verdict
-from intrigue.studies.common.verdicts import difference, ordered, span
+from intrigue.studies.base import SCORE_COLUMNS, Budget, Conclusion, TableRow, Verdict
+from intrigue.studies.common.results import Results
+from intrigue.studies.common.study import budgets_of
+from intrigue.studies.common.verdicts import format_interval, make_order_row, mean_difference
 from intrigue.studies.registry import register_study
 from intrigue.studies.urlb.methods import (
     FINETUNE_FRAMES,
@@ -33,12 +34,11 @@ from intrigue.studies.urlb.methods import (
     RUN_BY_PAPER,
     SCRATCH,
     method_of,
-    with_several,
+    multi_env_variants,
 )
-from intrigue.studies.urlb.plots import draw_tunings
-from intrigue.studies.urlb.results import TunedResults
-from intrigue.studies.urlb.study import Rung, UrlbStudy, budgets_of
-from intrigue.studies.urlb.table import missing, protocol, returns_text
+from intrigue.studies.urlb.plots import draw_finetunings
+from intrigue.studies.urlb.study import UrlbLevel, UrlbStudy
+from intrigue.studies.urlb.table import describe_missing, describe_protocol, format_returns
 
 # Ours: two of each domain; in all of them the paper prints NNM above APT.
 TASKS = (
@@ -46,10 +46,10 @@ TASKS = (
 )  # fmt: skip
 SHOWN = (SCRATCH, *RUN_BY_PAPER)
 COMPARABLE = (0.8, 1.25)  # ours
-RUNGS = {
-    "smoke": Rung(("walker_run",), RUN_BY_PAPER, 2_000, 1_500, 1),
-    "hour": Rung(TASKS[:4], RUN_BY_PAPER, 500_000, FINETUNE_FRAMES, 1, jobs=2),  # 6 pre-trainings, 12 fine-tunings
-    "full": Rung(TASKS, SHOWN, PRETRAIN_FRAMES, FINETUNE_FRAMES, 10, jobs=4),
+LEVELS = {
+    "smoke": UrlbLevel(("walker_run",), RUN_BY_PAPER, 2_000, 1_500, 1),
+    "hour": UrlbLevel(TASKS[:4], RUN_BY_PAPER, 500_000, FINETUNE_FRAMES, 1, jobs=2),  # 6 pre-trainings, 12 fine-tunings
+    "full": UrlbLevel(TASKS, SHOWN, PRETRAIN_FRAMES, FINETUNE_FRAMES, 10, jobs=4),
 }
 
 
@@ -59,48 +59,48 @@ class Figure6(UrlbStudy):
     """Six tasks, three methods, all the way through fine-tuning."""
 
     title: ClassVar[str] = "Figure 6: fine-tuning after pre-training"
-    rungs: ClassVar[Mapping[str, Rung]] = RUNGS
-    budgets: ClassVar[Mapping[str, Budget]] = budgets_of(RUNGS)
+    levels: ClassVar[Mapping[str, UrlbLevel]] = LEVELS
+    budgets: ClassVar[Mapping[str, Budget]] = budgets_of(LEVELS)
 
-    def judge(self, results: TunedResults) -> Conclusion:
+    def judge(self, results: Results) -> Conclusion:
         """The text's claims over the six tasks, then task by task."""
         names = [METHODS[label].name for label in RUN_BY_PAPER]
         tasks = [task for task in results.tasks(*names) if task in TASKS]
         rows = _together(results, tasks) if tasks else []
         rows += [row for task in TASKS for row in _alone(results, task)]
-        words = [protocol(results), *missing(results, TASKS, RUN_BY_PAPER)]
+        words = [describe_protocol(results), *describe_missing(results, TASKS, RUN_BY_PAPER)]
         words.append(
             "The paper's picture is not in its source and its six tasks are not named; these are ours, and only what "
             "its text says is judged. 'All the way' is the mean over all evaluations; comparable is a ratio between "
             f"{COMPARABLE[0]} and {COMPARABLE[1]}."
         )
-        told = ", ".join(
-            f"{label} {results.shares(METHODS[label].name, tasks).mean():.3f}" for label in RUN_BY_PAPER if tasks
+        text = ", ".join(
+            f"{label} {results.normalised(METHODS[label].name, tasks).mean():.3f}" for label in RUN_BY_PAPER if tasks
         )
         headline = (
-            f"Mean share of the expert's score on {len(tasks)} of {len(TASKS)} tasks: {told}"
+            f"Mean share of the expert's score on {len(tasks)} of {len(TASKS)} tasks: {text}"
             if tasks
             else f"{', '.join(RUN_BY_PAPER)} were not all run on any of the six tasks: nothing to compare yet"
         )
         return Conclusion(headline, rows, words, columns=SCORE_COLUMNS)
 
-    def draw(self, results: TunedResults, out: Path) -> list[Path]:
+    def draw(self, results: Results, out: Path) -> list[Path]:
         """The curves."""
-        return draw_tunings(results, TASKS, SHOWN, out, self.title)
+        return draw_finetunings(results, TASKS, SHOWN, out, self.title)
 
 
-def all_the_way(results: TunedResults, label: str, tasks: Sequence[str]) -> Scores:
+def area_under_curves(results: Results, label: str, tasks: Sequence[str]) -> Scores:
     """Mean over all evaluations of score/expert, (seeds, tasks): the area under the curve."""
     name = METHODS[label].name
     seeds = results.seeds(name, tasks)
     columns = []
     for task in tasks:
-        runs = [run for run in results.runs if (run.task, run.name) == (task, name)]
-        columns.append([run.returns[run.frames <= results.frames].mean() / EXPERTS[task] for run in runs[:seeds]])
+        runs = results.runs_of(name, task)[:seeds]
+        columns.append([run.until(results.step).returns.mean() / EXPERTS[task] for run in runs])
     return np.stack([np.asarray(column, dtype=np.float64) for column in columns], axis=1)
 
 
-def comparable(interval: Interval | None) -> Verdict:
+def judge_ratio(interval: Interval | None) -> Verdict:
     """Whether a ratio is near 1, by the rule above."""
     if interval is None:
         return "SHORT"
@@ -109,53 +109,49 @@ def comparable(interval: Interval | None) -> Verdict:
     return "FAIL" if interval[1] < COMPARABLE[0] or interval[0] > COMPARABLE[1] else "SHORT"
 
 
-def _together(results: TunedResults, tasks: Sequence[str]) -> list[Row]:
+def _together(results: Results, tasks: Sequence[str]) -> list[TableRow]:
     """Claims about all six tasks; on fewer they stay open."""
     whole = list(tasks) == list(TASKS)
-    area = {label: all_the_way(results, label, tasks) for label in RUN_BY_PAPER}
+    area = {label: area_under_curves(results, label, tasks) for label in RUN_BY_PAPER}
     rows = []
     for label in RUN_BY_PAPER:
-        interval = seeds_interval(area[label])
-        told = f"{area[label].mean():.3f}"
-        rows.append(Row(f"all the way, {label}", "-", told, len(area[label]), interval=span(interval, 3)))
+        interval = bootstrap_interval(area[label])
+        text = f"{area[label].mean():.3f}"
+        rows.append(
+            TableRow(f"all the way, {label}", "-", text, len(area[label]), interval=format_interval(interval, 3))
+        )
     for label in (OURS, "APT"):
         interval = difference_interval(area[label], area["Disagreement"])
-        told = f"{area[label].mean():.3f} to {area['Disagreement'].mean():.3f}"
-        seeds = min(len(area[label]), len(area["Disagreement"]))
-        verdict = ordered(interval) if whole else "SHORT"
-        rows.append(
-            Row(
-                f"all the way: {label} ahead of Disagreement", "ahead", told, seeds, verdict, interval=span(interval, 3)
-            )
-        )
+        text = f"{area[label].mean():.3f} to {area['Disagreement'].mean():.3f}"
+        quantity, parts = f"all the way: {label} ahead of Disagreement", (area[label], area["Disagreement"])
+        rows.append(make_order_row(quantity, ("ahead", text), parts, interval, 3, complete=whole))
     seeds = min(len(area[OURS]), len(area["APT"]))
     ratio = joint_interval([area[OURS], area["APT"]], lambda mine, theirs: float(mine.mean() / theirs.mean()))
-    told = f"{area[OURS].mean() / area['APT'].mean():.2f}×"
-    speed = comparable(ratio) if whole else "SHORT"
-    rows.append(Row("all the way: NNM to APT", "comparable", told, seeds, speed, interval=span(ratio)))
-    ours, theirs = (results.shares(METHODS[label].name, tasks) for label in (OURS, "APT"))
+    text = f"{area[OURS].mean() / area['APT'].mean():.2f}×"
+    speed = judge_ratio(ratio) if whole else "SHORT"
+    rows.append(TableRow("all the way: NNM to APT", "comparable", text, seeds, speed, interval=format_interval(ratio)))
+    ours, theirs = (results.normalised(METHODS[label].name, tasks) for label in (OURS, "APT"))
     interval = difference_interval(ours, theirs)
-    told = f"{ours.mean():.3f} to {theirs.mean():.3f}"
-    result = ordered(interval) if whole else "SHORT"
-    return [*rows, Row("result: NNM above APT", "significantly", told, seeds, result, interval=span(interval, 3))]
+    text = f"{ours.mean():.3f} to {theirs.mean():.3f}"
+    cells = ("significantly", text)
+    return [*rows, make_order_row("result: NNM above APT", cells, (ours, theirs), interval, 3, complete=whole)]
 
 
-def _alone(results: TunedResults, task: str) -> list[Row]:
+def _alone(results: Results, task: str) -> list[TableRow]:
     """Each method's score in a task, and NNM against APT there."""
-    shown = with_several(SHOWN, results.scores)
+    shown = multi_env_variants(SHOWN, results.scores)
     raw = {label: results.raw(name, task) for label, name in shown.items()}
     rows = []
     for label, found in raw.items():
         method = method_of(shown[label])
         if found and method is not None:
             rows.append(
-                Row(f"{task}: {label}", str(method.paper_column.get(task, "-")), returns_text(found), len(found))
+                TableRow(f"{task}: {label}", str(method.paper_column.get(task, "-")), format_returns(found), len(found))
             )
     if raw[OURS] and raw["APT"]:
-        interval = difference(raw[OURS], raw["APT"])
+        interval = mean_difference(raw[OURS], raw["APT"])
         printed = [METHODS[label].paper_column[task].score for label in (OURS, "APT")]
-        told = f"{returns_text(raw[OURS])} to {returns_text(raw['APT'])}"
-        seeds = min(len(raw[OURS]), len(raw["APT"]))
-        paper = f"{printed[0]:g} to {printed[1]:g}"
-        rows.append(Row(f"{task}: NNM above APT", paper, told, seeds, ordered(interval), interval=span(interval, 0)))
+        text = f"{format_returns(raw[OURS])} to {format_returns(raw['APT'])}"
+        cells = (f"{printed[0]:g} to {printed[1]:g}", text)
+        rows.append(make_order_row(f"{task}: NNM above APT", cells, (raw[OURS], raw["APT"]), interval, 0))
     return rows

@@ -18,20 +18,27 @@ from dataclasses import replace
 from typing import Any, ClassVar, final
 
 from intrigue.scores.stats import mean
-from intrigue.studies.atari.results import Results
 from intrigue.studies.atari.study import (
     METHODS,
     NOMINAL_STEPS,
     SMOKE,
+    AtariLevel,
     AtariStudy,
-    Rung,
     Variant,
-    budgets_of,
-    common_words,
+    describe_data,
 )
-from intrigue.studies.base import SCORE_COLUMNS, Budget, Conclusion, Row, Verdict
-from intrigue.studies.common.arm_names import Name
-from intrigue.studies.common.verdicts import difference, figure, ordered, scores_text, span
+from intrigue.studies.base import SCORE_COLUMNS, Budget, Conclusion, TableRow, Verdict
+from intrigue.studies.common.arm_names import ArmName
+from intrigue.studies.common.results import Results
+from intrigue.studies.common.study import budgets_of
+from intrigue.studies.common.verdicts import (
+    flip,
+    format_interval,
+    format_score,
+    format_scores,
+    judge_order,
+    mean_difference,
+)
 from intrigue.studies.registry import register_study
 
 GAMES = ("Jamesbond", "Breakout", "Gopher")  # the first by the text, the others ours
@@ -46,10 +53,10 @@ CLAIMS: Mapping[str, Mapping[str, bool | None]] = {
     "NNM": {"Jamesbond": True, "Breakout": False, "Gopher": False},
 }
 WORDS = {True: "loses", False: "gains", None: "-"}
-RUNGS = {
+LEVELS = {
     "smoke": replace(SMOKE, skipped=[Variant(name.preset, RELATIVE).name for name in METHODS.values()]),
-    "hour": Rung(GAMES, 122 * 16_384, 1),  # 27 runs of 2.0M steps
-    "full": Rung(GAMES, NOMINAL_STEPS, 3),
+    "hour": AtariLevel(GAMES, 122 * 16_384, 1),  # 27 runs of 2.0M steps
+    "full": AtariLevel(GAMES, NOMINAL_STEPS, 3),
 }
 
 
@@ -62,8 +69,8 @@ class Figure7(AtariStudy):
     variants: ClassVar[Sequence[Variant]] = tuple(
         Variant(name.preset, changes) for name in METHODS.values() for changes in ({}, *NOISES.values())
     )
-    rungs: ClassVar[Mapping[str, Rung]] = RUNGS
-    budgets: ClassVar[Mapping[str, Budget]] = budgets_of(RUNGS)
+    levels: ClassVar[Mapping[str, AtariLevel]] = LEVELS
+    budgets: ClassVar[Mapping[str, Budget]] = budgets_of(LEVELS)
 
     def judge(self, results: Results) -> Conclusion:
         """Score with noise minus score without, method by method."""
@@ -75,35 +82,40 @@ class Figure7(AtariStudy):
             for row in self._gap(results, label, game, units)
         ]
         names = [variant.name for variant in self.variants]
-        words = common_words(results, GAMES, names)
+        words = describe_data(results, GAMES, names)
         words += [
             "A row's figure is the score with noise minus the score without. The text names James Bond alone; the "
             "other two games are ours, so a verdict there is on the claim carried over to them. Which two games ICM "
             "is said to lose is not stated.",
         ]
         lost = {label: self._lost(results, label) for label in METHODS}
-        told = "; ".join(f"{label} in {count} of {games}" for label, (count, games) in lost.items() if games)
-        headline = f"Lower with noise of {SIGMA}: {told}" if told else "No game has runs with and without noise yet"
+        text = "; ".join(f"{label} in {count} of {games}" for label, (count, games) in lost.items() if games)
+        headline = f"Lower with noise of {SIGMA}: {text}" if text else "No game has runs with and without noise yet"
         return Conclusion(headline, rows, words, columns=SCORE_COLUMNS)
 
-    def _gap(self, results: Results, label: str, game: str, units: str) -> list[Row]:
+    def _gap(self, results: Results, label: str, game: str, units: str) -> list[TableRow]:
         clean, noisy = self._pair(results, label, game, units)
         if not clean or not noisy:
             return []
-        interval = difference(noisy, clean)
+        interval = mean_difference(noisy, clean)
         claim = CLAIMS[label][game]
         share = f" ({(mean(noisy) - mean(clean)) / abs(mean(clean)):+.0%})" if mean(clean) else ""
         sign = "+" if mean(noisy) > mean(clean) else ""
-        told = f"{sign}{figure(mean(noisy) - mean(clean))}{share}: {scores_text(noisy)} to {scores_text(clean)}"
-        turned = interval if interval is None or claim is False else (-interval[1], -interval[0])
-        verdict: Verdict | None = None if claim is None else ordered(turned)
+        text = (
+            f"{sign}{format_score(mean(noisy) - mean(clean))}{share}: {format_scores(noisy)} to {format_scores(clean)}"
+        )
+        verdict: Verdict | None = None if claim is None else judge_order(flip(interval, keep=claim is False))
         quantity = f"{game}: {label} with {units} noise"
-        return [Row(quantity, WORDS[claim], told, min(len(clean), len(noisy)), verdict, interval=span(interval))]
+        return [
+            TableRow(
+                quantity, WORDS[claim], text, min(len(clean), len(noisy)), verdict, interval=format_interval(interval)
+            )
+        ]
 
     def _pair(self, results: Results, label: str, game: str, units: str) -> tuple[list[float], list[float]]:
         preset = METHODS[label].preset
         noisy = Variant(preset, NOISES[units]).name
-        return results.raw(Name(preset), game), results.raw(noisy, game)
+        return results.raw(ArmName(preset), game), results.raw(noisy, game)
 
     def _lost(self, results: Results, label: str) -> tuple[int, int]:
         """Games with a lower mean under absolute noise, and games with both scores."""

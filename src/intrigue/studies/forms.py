@@ -1,8 +1,9 @@
 """Which form of the nuclear-norm bonus explores a maze best? Form × features × source on `rooms`. Ours.
 
 The paper gives one formula and leaves the encoder and the rows of Z open. Every combination is run with the
-quickstart's learner on the bonus alone, beside RND, no reward and a random policy. The table is reported as found; the
-one verdict is on the lead that our recommendation rests on: the centered kNN form covers more than the paper's ratio.
+quickstart's learner on the bonus alone, with RND, no reward and a random policy as references. The table is reported as
+found; the one verdict is on the lead that our recommendation rests on: the centered kNN form covers more than the
+paper's ratio.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from typing import ClassVar, final
 
 from intrigue.presets import preset_layer
 from intrigue.scores.stats import mean
-from intrigue.studies.base import Arm, Budget, Conclusion, Row, Study
+from intrigue.studies.base import Arm, Budget, Conclusion, Study, TableRow
 from intrigue.studies.common.verdicts import coverage, goal_step
-from intrigue.studies.quickstart import control_arms, judged, shown
+from intrigue.studies.quickstart import format_shares, judge_difference, make_control_arms
 from intrigue.studies.registry import register_study
 
 FORMS, FEATURES, SOURCES = ("ratio", "floor", "centered"), ("layernorm", "raw"), ("ensemble", "knn")
@@ -47,7 +48,7 @@ class Forms(Study):
         return [
             *arms,
             Arm("rnd", {**bare, **size, "reward": "rnd"}),
-            *control_arms(preset),
+            *make_control_arms(preset),
         ]
 
     def conclude(self, runs: Mapping[str, Sequence[Path]], budget: Budget, out: Path) -> Conclusion:
@@ -62,12 +63,12 @@ class Forms(Study):
                 [arm, seed, budget.steps, f"{share:.6f}"] for arm in ranked for seed, share in enumerate(shares[arm])
             )
         ours, paper = label("centered", "raw", "knn"), label("ratio", "layernorm", "ensemble")
-        verdict = judged(shares[ours], shares[paper])
+        verdict = judge_difference(shares[ours], shares[paper])
         rows = [
-            Row(
+            TableRow(
                 f"coverage, {arm}",
                 "-",
-                f"{shown(shares[arm])}, goal found in {goals[arm]}",
+                f"{format_shares(shares[arm])}, goal found in {goals[arm]}",
                 len(shares[arm]),
                 verdict if arm == ours else None,
             )

@@ -1,4 +1,4 @@
-"""The maze of `make run`: does nuclear-norm curiosity explore it, beside no reward and a random policy? Ours.
+"""The maze of `make run`: does nuclear-norm curiosity explore it, against no reward and a random policy? Ours.
 
 Three arms on `rooms`, trained on the bonus alone. Coverage is the share of the maze's cells visited at least once,
 counted exactly. Verdicts come from bootstrap intervals over seeds: PASS when the interval lies wholly on the claim's
@@ -16,7 +16,7 @@ import numpy as np
 from intrigue.presets import preset_layer
 from intrigue.report.page import compose_report, save_report
 from intrigue.scores.stats import bootstrap_interval, difference_interval, mean
-from intrigue.studies.base import Arm, Budget, Conclusion, Row, Study, Verdict
+from intrigue.studies.base import Arm, Budget, Conclusion, Study, TableRow, Verdict
 from intrigue.studies.common.verdicts import coverage
 from intrigue.studies.registry import register_study
 
@@ -39,22 +39,24 @@ class Quickstart(Study):
     def arms(self) -> Sequence[Arm]:
         """The preset, the same learner without a bonus, and uniformly random actions."""
         preset = preset_layer("quickstart")
-        return [Arm(NNM, preset), *control_arms(preset)]
+        return [Arm(NNM, preset), *make_control_arms(preset)]
 
     def conclude(self, runs: Mapping[str, Sequence[Path]], budget: Budget, out: Path) -> Conclusion:
         """How much of the maze each arm saw, and whether curiosity doubled chance and beat no reward."""
         shares = {label: [coverage(path) for path in paths] for label, paths in runs.items()}
         chance = [WANTED_RATIO * share for share in shares[RANDOM]]
         ratio = mean(shares[NNM]) / mean(shares[RANDOM])
-        rows = [Row(f"coverage, {label}", "-", shown(values), len(values)) for label, values in shares.items()]
+        rows = [
+            TableRow(f"coverage, {label}", "-", format_shares(values), len(values)) for label, values in shares.items()
+        ]
         rows += [
-            Row(
+            TableRow(
                 f"coverage of NNM over random, at least {WANTED_RATIO:g}", "-", f"{ratio:.2f}", budget.seeds,
-                judged(shares[NNM], chance),
+                judge_difference(shares[NNM], chance),
             ),
-            Row(
+            TableRow(
                 "coverage of NNM minus no reward, above 0", "-", f"{mean(shares[NNM]) - mean(shares[NONE]):+.1%}",
-                budget.seeds, judged(shares[NNM], shares[NONE]),
+                budget.seeds, judge_difference(shares[NNM], shares[NONE]),
             ),
         ]  # fmt: skip
         report = compose_report(
@@ -64,14 +66,14 @@ class Quickstart(Study):
         return Conclusion(report.headlines[0], rows, files=[page])
 
 
-def control_arms(preset: Mapping[str, Any]) -> list[Arm]:
+def make_control_arms(preset: Mapping[str, Any]) -> list[Arm]:
     """The preset's learner without a bonus, and uniformly random actions."""
     bare = {key: value for key, value in preset.items() if not key.startswith("reward")}
     aimless = {key: value for key, value in bare.items() if not key.startswith("agent")}
     return [Arm(NONE, {**bare, "reward": "none"}), Arm(RANDOM, {**aimless, "reward": "none", "agent": "random"})]
 
 
-def judged(ours: Sequence[float], theirs: Sequence[float]) -> Verdict:
+def judge_difference(ours: Sequence[float], theirs: Sequence[float]) -> Verdict:
     """Whether ours is larger: the verdict of the interval of the difference of means."""
     interval = difference_interval(ours, theirs, np.random.default_rng(0))
     if interval is None or interval[0] <= 0 <= interval[1]:
@@ -79,7 +81,7 @@ def judged(ours: Sequence[float], theirs: Sequence[float]) -> Verdict:
     return "PASS" if interval[0] > 0 else "FAIL"
 
 
-def shown(values: Sequence[float]) -> str:
+def format_shares(values: Sequence[float]) -> str:
     """A mean share with its interval."""
     interval = bootstrap_interval(values, np.random.default_rng(0))
     around = f" [{interval[0]:.1%}, {interval[1]:.1%}]" if interval is not None else ""

@@ -19,9 +19,9 @@ from typing import Any, ClassVar, final
 from intrigue.presets import preset_layer
 from intrigue.rewards.registry import REWARDS
 from intrigue.scores.stats import mean
-from intrigue.studies.base import Arm, Budget, Conclusion, Row, Study
+from intrigue.studies.base import Arm, Budget, Conclusion, Study, TableRow
 from intrigue.studies.common.verdicts import coverage, late_mean
-from intrigue.studies.quickstart import RANDOM, control_arms, judged, shown
+from intrigue.studies.quickstart import RANDOM, format_shares, judge_difference, make_control_arms
 from intrigue.studies.registry import register_study
 
 TASKS = ("rooms", "noisy-tv")
@@ -51,7 +51,7 @@ class Rewards(Study):
             arms += [
                 Arm(f"{task}: {name}", reward_layer(layer, name)) for name in REWARDS.names() if name not in LEFT_OUT
             ]
-            arms += [Arm(f"{task}: {arm.label}", arm.layer) for arm in control_arms(layer)]
+            arms += [Arm(f"{task}: {arm.label}", arm.layer) for arm in make_control_arms(layer)]
         return arms
 
     def conclude(self, runs: Mapping[str, Sequence[Path]], budget: Budget, out: Path) -> Conclusion:
@@ -72,19 +72,20 @@ class Rewards(Study):
                 for seed, share in enumerate(shares[arm]):
                     late = f"{bait[arm][seed]:.6f}" if arm in bait else ""
                     writer.writerow([task, name, seed, budget.steps, f"{share:.6f}", late])
-        rows = [Row(f"{arm}, coverage", "-", shown(shares[arm]), len(shares[arm])) for arm in ranked]
+        rows = [TableRow(f"{arm}, coverage", "-", format_shares(shares[arm]), len(shares[arm])) for arm in ranked]
         rows += [
-            Row(f"{arm}, share of steps at the screen", "-", shown(bait[arm]), len(bait[arm]))
+            TableRow(f"{arm}, share of steps at the screen", "-", format_shares(bait[arm]), len(bait[arm]))
             for arm in sorted(bait, key=lambda arm: -mean(bait[arm]))
         ]
         icm, none = bait["noisy-tv: icm"], bait["noisy-tv: none"]
         more = f"{mean(icm) - mean(none):+.1%}"
-        rows.append(Row("screen: icm above no bonus", "-", more, len(icm), judged(icm, none)))
+        rows.append(TableRow("screen: icm above no bonus", "-", more, len(icm), judge_difference(icm, none)))
         calm, baited = (next(arm for arm in ranked if arm.startswith(task)) for task in TASKS)
         most = max(bait, key=lambda arm: mean(bait[arm]))
+        chance = f"{mean(bait[f'noisy-tv: {RANDOM}']):.1%}"
         headline = (
-            f"Most of the maze: {_told(calm, shares)}; with a screen in it: {_told(baited, shares)}; most drawn to the "
-            f"screen: {_told(most, bait)} of its steps, random policy {mean(bait[f'noisy-tv: {RANDOM}']):.1%}"
+            f"Most of the maze: {_describe_arm(calm, shares)}; with a screen in it: {_describe_arm(baited, shares)}; "
+            f"most drawn to the screen: {_describe_arm(most, bait)} of its steps, random policy {chance}"
         )
         return Conclusion(headline, rows, files=[table])
 
@@ -98,5 +99,5 @@ def reward_layer(layer: Mapping[str, Any], name: str) -> dict[str, Any]:
     return dict(layer) if name == layer["reward"] else {**bare, **sizes, "reward": name}
 
 
-def _told(arm: str, values: Mapping[str, Sequence[float]]) -> str:
+def _describe_arm(arm: str, values: Mapping[str, Sequence[float]]) -> str:
     return f"{arm.partition(': ')[2]} with {mean(values[arm]):.1%}"

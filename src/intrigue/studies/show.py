@@ -7,7 +7,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from intrigue.studies.base import Board, Conclusion
+from intrigue.studies.base import Conclusion, PaperTable
 
 ROOMY = 110  # characters
 WORD = 16  # characters: with longer words in one piece a window of 80 would break numbers instead
@@ -15,10 +15,10 @@ COLORS = {"PASS": "green", "SHORT": "yellow", "FAIL": "red"}
 
 
 def show(title: str, what: str, conclusion: Conclusion) -> None:
-    """Print boards, the table, the words, the headline and, last, the files; `what` says what the table is of."""
+    """Print everything that came out, the files last; `what` says what the table is of."""
     console = Console(highlight=False)
-    for board in conclusion.boards:
-        console.print(_drawn(board))
+    for paper_table in conclusion.paper_tables:
+        console.print(_draw(paper_table))
         console.print()
     table = Table(title=f"{title} ({what})", title_justify="left")
     cells = [conclusion.cells(row) for row in conclusion.rows]
@@ -42,11 +42,11 @@ def show(title: str, what: str, conclusion: Conclusion) -> None:
         print(path)
 
 
-def _drawn(board: Board) -> Table:
-    table = Table(title=board.title, title_justify="left")
-    for heading in board.headings:
+def _draw(paper_table: PaperTable) -> Table:
+    table = Table(title=paper_table.title, title_justify="left")
+    for heading in paper_table.headings:
         table.add_column(heading, overflow="fold")
-    for row in board.rows:
+    for row in paper_table.rows:
         table.add_row(*(Text(cell) for cell in row))
     return table
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,12 +16,12 @@ from intrigue.agents.registry import AGENTS
 from intrigue.config.compatibility import pair_problems
 from intrigue.config.run import RunConfig
 from intrigue.curiosity.curiosity import Curiosity
-from intrigue.envs.pool.config import PoolConfig, can_be_attentive, worker_count
+from intrigue.envs.pool.config import PoolConfig, can_busy_wait, worker_count
 from intrigue.envs.pool.pool import Pool, make_pool
 from intrigue.envs.registry import ENVS
 from intrigue.errors import ConfigError, Problem
 from intrigue.ops.execution import pick_mode
-from intrigue.ops.precision import use_products
+from intrigue.ops.precision import set_matmul_dtype
 from intrigue.replay.buffer import ReplayBuffer
 from intrigue.rng import Streams, seeded_construction
 from intrigue.skills import SkillSampler, SkillSpec
@@ -33,7 +34,7 @@ from intrigue.training.rollout_collector import Collector
 from intrigue.training.skill_selection import SkillChoice
 
 if TYPE_CHECKING:
-    from intrigue.training.pool_prestart import PoolsAhead
+    from intrigue.training.pool_prestart import PrestartedPools
 
 
 def pick_device(name: str) -> torch.device:
@@ -46,7 +47,7 @@ def pick_device(name: str) -> torch.device:
 
 
 def build(
-    cfg: RunConfig, plugins: Sequence[Path] = (), *, concurrent_runs: int = 1, pools: PoolsAhead | None = None
+    cfg: RunConfig, plugins: Sequence[Path] = (), *, concurrent_runs: int = 1, pools: PrestartedPools | None = None
 ) -> Parts | ReplayParts:
     """All parts of a run, not yet started: one of `concurrent_runs` that train in this process.
 
@@ -66,12 +67,14 @@ def build(
         raise
 
 
-def make_run_pool(cfg: RunConfig, plugins: Sequence[Path], concurrent_runs: int) -> Pool:
-    """The pool of environments of one of `concurrent_runs` runs in this process."""
+def make_run_pool(
+    cfg: RunConfig, plugins: Sequence[Path], concurrent_runs: int, cancel: threading.Event | None = None
+) -> Pool:
+    """The pool of one of `concurrent_runs` runs in this process; setting `cancel` ends a start in progress."""
     workers = worker_count(pool := pool_config_for(cfg, concurrent_runs))
     # A learner on the CPU wants every core itself.
-    attentive = pick_device(cfg.run.device).type == "cuda" and can_be_attentive(workers * concurrent_runs)
-    return make_pool(cfg.env_id, cfg.env_options, pool, cfg.run.seed, plugins, attentive=attentive)
+    busy_wait = pick_device(cfg.run.device).type == "cuda" and can_busy_wait(workers * concurrent_runs)
+    return make_pool(cfg.env_id, cfg.env_options, pool, cfg.run.seed, plugins, busy_wait=busy_wait, cancel=cancel)
 
 
 def pool_config_for(cfg: RunConfig, concurrent_runs: int) -> PoolConfig:
@@ -101,7 +104,7 @@ def assemble(cfg: RunConfig, pool: Pool, device: torch.device) -> Parts | Replay
     with seeded_construction(seed, f"init/agent/{cfg.agent_name}"):
         agent = entry.cls(agent_cfg, spaces, names).to(device)
     mode = pick_mode(cfg.run.execution, device)
-    use_products(cfg.run.products)
+    set_matmul_dtype(cfg.run.products)
     agent.execute(mode)
     curiosity.execute(mode)
     streams = Streams(seed, device)

@@ -1,7 +1,7 @@
 """Playing a trained agent on the raw task: one episode after another, or several side by side.
 
-Where a lost life ends an episode of training (`Env.goes_on`), an episode here is the whole game, all lives added: that
-is the score papers report.
+Where a lost life ends an episode of training (`Env.game_continues`), an episode here is the whole game, all lives
+added: that is the score papers report.
 
 Evaluations while a run trains: greedy episodes in environments of their own, without a trace in the training.
 
@@ -66,7 +66,7 @@ def play_episodes(
             obs, total, length = step.obs, total + step.reward, length + 1
             ended = step.terminated or step.truncated
             course.advance(torch.tensor([ended]))
-            if ended and env.goes_on:
+            if ended and env.game_continues:
                 obs, ended = env.reset(None), False
         played.returns.append(total)
         played.lengths.append(length)
@@ -101,7 +101,7 @@ def play_together(agent: Agent, envs: Sequence[Env], skill: Tensor, seeds: Seque
 
 def has_lives(env: Env) -> bool:
     """Whether an episode of this environment may be one life of a game."""
-    return type(env).goes_on is not Env.goes_on
+    return type(env).game_continues is not Env.game_continues
 
 
 def summary(played: Played) -> dict[str, float]:

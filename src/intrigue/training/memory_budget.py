@@ -28,7 +28,7 @@ from intrigue.agents.registry import AGENTS
 from intrigue.config.run import RunConfig
 from intrigue.envs.make import make_env
 from intrigue.envs.pool.config import worker_count
-from intrigue.envs.pool.shared_memory import Facts, facts_of
+from intrigue.envs.pool.shared_memory import EnvSpec, make_env_spec
 from intrigue.errors import ConfigError, Problem
 from intrigue.replay.plan import ReplayPlan
 from intrigue.replay.ring import ring_shape, row_bytes, row_layout
@@ -158,12 +158,12 @@ def refuse_before_start(cfg: RunConfig, device: torch.device) -> None:
     plan = entry.cls.plan_of(entry.config(**{**entry.defaults, **cfg.agent_options}))
     if plan is None or _surely_fits(plan.capacity, device):
         return
-    facts = _facts(cfg)
+    facts = _env_spec(cfg)
     if facts is not None:
         refuse_too_large([replay_footprint(plan, facts.spaces, cfg.pool.num_envs, facts.stack, device)])
 
 
-def _facts(cfg: RunConfig) -> Facts | None:
+def _env_spec(cfg: RunConfig) -> EnvSpec | None:
     """What one environment shows; None if it cannot be made, which the pool will say, naming the environment."""
     try:
         env = make_env(cfg.env_id, cfg.env_options)
@@ -172,7 +172,7 @@ def _facts(cfg: RunConfig) -> Facts | None:
     except Exception:
         return None
     try:
-        return facts_of(env.info)
+        return make_env_spec(env.info)
     finally:
         env.close()
 

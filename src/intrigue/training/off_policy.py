@@ -112,8 +112,8 @@ def replay(parts: ReplayParts, warmup_steps: int) -> Iterator[Progress]:
         elif len(collector.replay):
             for _ in range(updates_due(step, pool.num_envs, plan)):
                 parts.tally.add(_update(parts, clock))
-        if pool.bait_action is not None and not (warming or idle):
-            parts.tally.add({"charts/bait_share": float((action == pool.bait_action).float().mean())})
+        if pool.distractor_action is not None and not (warming or idle):
+            parts.tally.add({"charts/bait_share": float((action == pool.distractor_action).float().mean())})
         metrics: Metrics = {}
         if (step // pool.num_envs) % agent.rollout_steps == 0:
             metrics = {**parts.tally.take(), **clock.fractions(agent.rollout_steps * pool.num_envs)}

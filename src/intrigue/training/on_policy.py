@@ -45,7 +45,7 @@ def _learn(parts: Parts, warming: bool, collect_seconds: float) -> Metrics:
         batch, rewards.streams, extras, rng=parts.streams["update"], step=parts.collector.step_count
     )
     ended = time.monotonic()
-    bait = parts.collector.pool.bait_action
+    bait = parts.collector.pool.distractor_action
     baited: Metrics = {} if bait is None else {"charts/bait_share": float((batch.action == bait).float().mean())}
     return {
         **rewards.metrics,

@@ -1,29 +1,26 @@
-"""Environment pools that start at the same time, for seeds whose other parts are made one after another.
+"""Worker pools started at the same time, for seeds whose other parts are built one after another.
 
-A worker process imports its simulator and builds its environments: seconds, in which this process only waits. Threads
-do that waiting, and nothing else:
+A worker process takes seconds to import its simulator and build its environments, while this process only waits.
+Threads do that waiting, and nothing else:
 
-    with PoolsAhead(plugins, beside=8) as pools:
-        first = build(configs[0], plugins, beside=8)        # alone: what is refused is refused here
+    with PrestartedPools(plugins, concurrent_runs=8) as pools:
+        first = build(configs[0], plugins, concurrent_runs=8)        # alone: a refused configuration is refused here
         pools.start(configs[1:])                            # returns at once
-        others = [build(cfg, plugins, beside=8, pools=pools) for cfg in configs[1:]]
+        others = [build(cfg, plugins, concurrent_runs=8, pools=pools) for cfg in configs[1:]]
 
-Random numbers are drawn by whoever builds (networks, in the order of the seeds) and in the workers (environments, from
+Random numbers are drawn by the caller (networks, in the order of the seeds) and in the workers (environments, from
 their own seeds), never in these threads, so a run does not depend on when its pool was ready.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import threading
-import time
-from collections import deque
 from collections.abc import Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
-from typing import final
+from typing import NamedTuple, final
 
 from intrigue.config.run import RunConfig
 from intrigue.envs.pool.config import cores, worker_count
@@ -31,138 +28,87 @@ from intrigue.envs.pool.pool import Pool
 from intrigue.envs.registry import ENVS, split_id
 from intrigue.training.build import make_run_pool, pool_config_for
 
-# How long leaving waits for pools under way. A thread hears of it within `crew.LOOK_SECONDS`; the rest is for killing.
-LEAVE_SECONDS = 5.0
 
+class PoolStart(NamedTuple):
+    """One pool that is being started, or is ready."""
 
-class _NobodyWants(BaseException):
-    """Thrown into a thread that is making a pool, as Ctrl-C is into the main thread: a crew ends its workers on it."""
+    cfg: RunConfig
+    future: Future[Pool]
+    cancel: threading.Event
 
 
 @final
-class PoolsAhead:
-    """Pools under way for some of `beside` runs that step at the same time. Outside of `with` it starts nothing."""
+class PrestartedPools:
+    """Pools for some of `concurrent_runs` runs that step at the same time. Starts nothing outside of `with`."""
 
-    def __init__(self, plugins: Sequence[Path], *, beside: int) -> None:
-        self._plugins, self._beside = plugins, beside
-        self._promised: list[tuple[RunConfig, Future[Pool]]] = []
-        self._queue: deque[tuple[RunConfig, Future[Pool]]] = deque()
-        self._threads: list[threading.Thread] = []
-        self._lock = threading.Lock()  # of the two below
-        self._making: set[int] = set()  # threads that may be interrupted
-        self._open = False
+    def __init__(self, plugins: Sequence[Path], *, concurrent_runs: int) -> None:
+        self._plugins, self._concurrent_runs = plugins, concurrent_runs
+        self._starts: list[PoolStart] = []
+        self._threads: contextlib.ExitStack | None = None  # Executors; leaving one waits for its threads.
 
-    def __enter__(self) -> PoolsAhead:
-        self._open = True
+    def __enter__(self) -> PrestartedPools:
+        self._threads = contextlib.ExitStack()
         return self
 
     def start(self, configs: Sequence[RunConfig]) -> None:
-        """Begin with the pools of these; at most as many workers start at a time as there are cores.
+        """Start the pools of these; at most as many workers start at a time as there are cores.
 
-        Environments that are stepped in this process are left to whoever builds: not every simulator may be made in
+        Environments that are stepped in this process are left to the caller: not every simulator may be created in
         one thread and used in another.
         """
-        if not self._open:
-            raise RuntimeError("PoolsAhead.start outside of its `with`")
-        wanted = [cfg for cfg in configs if _in_processes(cfg, self._beside)]
-        for cfg in wanted:  # Imported here: two threads would both run a plug-in's file.
+        if self._threads is None:
+            raise RuntimeError("PrestartedPools.start outside of its `with`")
+        configs = [cfg for cfg in configs if self._has_workers(cfg)]
+        if not configs:
+            return
+        for cfg in configs:  # Imported here: two threads would both execute a plug-in's file.
             ENVS.get(split_id(cfg.env_id)[0])
-        new = [(cfg, Future[Pool]()) for cfg in wanted]
-        self._promised += new
-        self._queue.extend(new)
-        most = max((worker_count(pool_config_for(cfg, self._beside)) for cfg in wanted), default=1)
-        for number in range(min(len(new), max(1, len(cores()) // most))):
-            # Daemons: one that is stuck does not keep the interpreter, whose end is its workers' end too.
-            thread = threading.Thread(target=self._work, name=f"pools-ahead-{number}", daemon=True)
-            self._threads.append(thread)
-            thread.start()
+        most = max(worker_count(pool_config_for(cfg, self._concurrent_runs)) for cfg in configs)
+        limit = min(len(configs), max(1, len(cores()) // most))
+        executor = self._threads.enter_context(ThreadPoolExecutor(limit, "pool-prestart"))
+        for cfg in configs:
+            cancel = threading.Event()
+            future = executor.submit(make_run_pool, cfg, self._plugins, self._concurrent_runs, cancel)
+            self._starts.append(PoolStart(cfg, future, cancel))
 
     def take(self, cfg: RunConfig) -> Pool | None:
-        """The pool begun for these settings, which is the caller's now; None if there is none.
+        """The pool started for these settings, which the caller now owns; None if there is none.
 
         Raises:
             Exception: what `make_pool` raised.
         """
-        for number, (begun, promise) in enumerate(self._promised):
-            if _asks_for(begun) == _asks_for(cfg):
-                pool = promise.result()
-                del self._promised[number]
+        for number, each in enumerate(self._starts):
+            if _pool_settings(each.cfg) == _pool_settings(cfg):
+                pool = each.future.result()
+                del self._starts[number]
                 return pool
         return None
 
     def close(self) -> None:
-        """Let go of every pool that nobody took. Does nothing the second time."""
-        with self._lock:
-            self._open = False
-            self._queue.clear()
-            for thread in self._making:
-                _interrupt(thread)
-            self._making.clear()
-        deadline = time.monotonic() + LEAVE_SECONDS
-        for each in self._threads:
-            each.join(max(0.0, deadline - time.monotonic()))
-        self._threads.clear()
+        """Cancel every start and close every pool that was not taken. Does nothing the second time."""
+        for each in self._starts:
+            each.cancel.set()
+            each.future.cancel()
+        if self._threads is not None:
+            self._threads.close()  # Workers that are starting check `cancel` every `workers.CHECK_SECONDS`.
+            self._threads = None
         with contextlib.ExitStack() as stack:
-            for _, promise in self._promised:
-                if promise.done() and promise.exception() is None:
-                    stack.callback(promise.result().close)
-            self._promised.clear()
+            for each in self._starts:
+                if not each.future.cancelled() and each.future.exception() is None:
+                    stack.callback(each.future.result().close)
+            self._starts.clear()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
 
-    def _work(self) -> None:
-        with contextlib.suppress(_NobodyWants):
-            while True:
-                try:
-                    cfg, promise = self._queue.popleft()
-                except IndexError:
-                    return
-                self._make(cfg, promise)
-
-    def _make(self, cfg: RunConfig, promise: Future[Pool]) -> None:
-        me = threading.get_ident()
-        if not self._begin(me):
-            return
-        try:
-            found: Pool | BaseException = make_run_pool(cfg, self._plugins, self._beside)
-        except _NobodyWants:
-            raise
-        except BaseException as error:
-            found = error
-        wanted = self._end(me)
-        if isinstance(found, BaseException):
-            promise.set_exception(found)
-        elif wanted:
-            promise.set_result(found)
-        else:
-            found.close()
-
-    def _begin(self, thread: int) -> bool:
-        """From here on the thread may be interrupted; False if nobody wants a pool any more."""
-        with self._lock:
-            if self._open:
-                self._making.add(thread)
-            return self._open
-
-    def _end(self, thread: int) -> bool:
-        """From here on the thread is not interrupted; False if nobody wants its pool any more."""
-        with self._lock:
-            self._making.discard(thread)
-            return self._open
+    def _has_workers(self, cfg: RunConfig) -> bool:
+        return bool(worker_count(pool_config_for(cfg, self._concurrent_runs))) and not cfg.env_options.get(
+            "native_vector"
+        )
 
 
-def _in_processes(cfg: RunConfig, beside: int) -> bool:
-    return bool(worker_count(pool_config_for(cfg, beside))) and not cfg.env_options.get("native_vector")
-
-
-def _asks_for(cfg: RunConfig) -> tuple[object, ...]:
-    """All of a configuration that its pool hangs on."""
+def _pool_settings(cfg: RunConfig) -> tuple[object, ...]:
+    """Everything in a configuration that its pool depends on."""
     return cfg.env_id, cfg.env_options, cfg.pool, cfg.run.seed
-
-
-def _interrupt(thread: int) -> None:
-    """Raise `_NobodyWants` in this thread at its next instruction: `make_pool` waits in it and asks nobody else."""
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(_NobodyWants))

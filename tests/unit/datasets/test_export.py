@@ -139,11 +139,11 @@ def stepped(recordings: Recordings, envs: int, frames: np.ndarray):
             rows["reward"].append(each.rewards[at] if playing else 0.0)
             rows["terminated"].append(playing and last and each.terminated)
             rows["truncated"].append(playing and last and each.truncated)
-            rows["reached"].append(each.observations[at + 1] if playing else np.zeros(3))
+            rows["next_frames"].append(each.observations[at + 1] if playing else np.zeros(3))
             held[lane] = (waiting.pop(0) if waiting else empty, 0) if last or not playing else (each, at + 1)
         going = any(len(each) for each, _ in held)
         following = np.stack([each.observations[at] for each, at in held]) if going else frames
-        types = {"action": np.int64, "reward": np.float32, "reached": np.float32}
+        types = {"action": np.int64, "reward": np.float32, "next_frames": np.float32}
         fields = {name: np.array(rows[name], types.get(name, bool)) for name in rows.keys() - {"skill", "frames"}}
         replay.add(VectorStep(**fields, skill=torch.zeros(envs, 0), frames=following.astype(np.float32)))
     return replay

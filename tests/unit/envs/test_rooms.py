@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from intrigue.envs.chain import Chain, ChainConfig
 from intrigue.envs.maze import DIRECTIONS, Maze, build_maze
 from intrigue.envs.noisy_tv import BAND_PIXELS, SWITCH, NoisyTv, NoisyTvConfig
-from intrigue.envs.rooms import Rooms, RoomsConfig, maze_of
+from intrigue.envs.rooms import Rooms, RoomsConfig, get_maze
 from intrigue.errors import ConfigError
 
 RIGHT, DOWN, LEFT, UP = (np.int64(each) for each in range(4))
@@ -94,7 +94,7 @@ def test_walls_block_and_places_follow_the_agent() -> None:
 
 def test_the_goal_ends_the_episode_with_reward_one_and_a_limit_truncates() -> None:
     cfg = RoomsConfig(rooms=2, room_size=2, max_steps=1000)
-    maze = maze_of(cfg)
+    maze = get_maze(cfg)
     way = way_to(maze, maze.place_at(maze.goal))
     env = Rooms(cfg)
     env.reset(None)
@@ -111,7 +111,7 @@ def test_the_goal_ends_the_episode_with_reward_one_and_a_limit_truncates() -> No
 
 
 def test_the_default_limit_leaves_room_for_the_longest_way() -> None:
-    maze = maze_of(RoomsConfig())
+    maze = get_maze(RoomsConfig())
     assert len(way_to(maze, maze.place_at(maze.goal))) * 2 < RoomsConfig().max_steps
 
 

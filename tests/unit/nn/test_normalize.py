@@ -91,5 +91,5 @@ def test_moments_of_valid_entries():
     assert [float(each) for each in valid_moments(values, one, unbiased=True)] == [1, 1, 0]
     running = RunningMoments()
     running.observe(values[valid])
-    merged = running.moments().merged(valid_moments(values, torch.zeros_like(valid)))
+    merged = running.moments().merge(valid_moments(values, torch.zeros_like(valid)))
     assert all(torch.equal(one, two) for one, two in zip(merged, running.moments(), strict=True))

@@ -18,7 +18,7 @@ from intrigue.nuclear import (
     nuclear_norm,
     nuclear_score,
 )
-from intrigue.nuclear.native import library as compiled_norms
+from intrigue.nuclear.native import native_library as compiled_norms
 from intrigue.nuclear.operator import NUCLEAR, NUCLEAR_GATHERED
 from intrigue.ops import triton_support
 
@@ -98,9 +98,9 @@ def test_impossible_methods_say_why():
 def test_without_a_compiler_the_gram_method_serves(monkeypatch):
     z = torch.randn(3, 5, 20, generator=rng())
     expected = nuclear_score(z, method="svd")
-    nothing = native.Library(None, "no C compiler found")
+    nothing = native.NativeLibrary(None, "no C compiler found")
     for module in (native, dispatch):
-        monkeypatch.setattr(module, "library", lambda: nothing)
+        monkeypatch.setattr(module, "native_library", lambda: nothing)
     assert choose_method(z.device, z.dtype, 5, 20) == "gram"
     torch.testing.assert_close(nuclear_score(z), expected, rtol=1e-6, atol=0)
     with pytest.raises(MatrixError, match='"native" is not available here: no C compiler found'):
@@ -111,22 +111,22 @@ def test_a_broken_compiler_is_no_error(monkeypatch, tmp_path):
     monkeypatch.setenv("CC", "false")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     found = compiled_norms.__wrapped__()
-    assert found.norms is None
+    assert found.function is None
     assert "could not build" in found.reason
 
 
 def test_the_library_is_built_once_and_kept(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert compiled_norms.__wrapped__().norms is not None
+    assert compiled_norms.__wrapped__().function is not None
     [kept] = (tmp_path / "intrigue").iterdir()
     written = kept.stat().st_mtime_ns
-    assert compiled_norms.__wrapped__().norms is not None
+    assert compiled_norms.__wrapped__().function is not None
     assert [path.stat().st_mtime_ns for path in (tmp_path / "intrigue").iterdir()] == [written]
 
 
 def test_missing_triton_is_said_once(monkeypatch):
     monkeypatch.setattr(triton_support.importlib.util, "find_spec", lambda name: None)
-    forget = (dispatch._triton_is_there.cache_clear, triton_support.triton_lacks.cache_clear)
+    forget = (dispatch._triton_available_or_warn.cache_clear, triton_support.why_no_triton.cache_clear)
     for each in forget:
         each()
     try:
@@ -144,12 +144,12 @@ def test_missing_triton_is_said_once(monkeypatch):
 def test_triton_without_a_compiler_is_not_taken(monkeypatch):
     monkeypatch.delenv("CC", raising=False)
     monkeypatch.setenv("PATH", "")
-    triton_support.triton_lacks.cache_clear()
+    triton_support.why_no_triton.cache_clear()
     try:
-        assert not triton_support.triton_works()
-        assert "gcc or clang" in triton_support.triton_lacks()
+        assert not triton_support.triton_available()
+        assert "gcc or clang" in triton_support.why_no_triton()
     finally:
-        triton_support.triton_lacks.cache_clear()
+        triton_support.why_no_triton.cache_clear()
 
 
 def test_threads_change_nothing():

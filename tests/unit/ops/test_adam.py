@@ -9,21 +9,21 @@ import torch
 
 from adam_cases import CASES, KEPT, begin, by_torch, idle_step, stacked_steps
 from interpreted import found_by
-from intrigue.ops.adam import Outlook, descend, look_ahead
-from intrigue.ops.optimizer_step import Guard, skipping
-from intrigue.ops.triton_support import kernels_run_on
+from intrigue.ops.adam import AdamScalars, adam_step, precompute_scalars
+from intrigue.ops.optimizer_step import FiniteLossGuard, skip_nonfinite
+from intrigue.ops.triton_support import can_run_kernels
 
-pytestmark = pytest.mark.xdist_group("adam")  # one process: what the interpreter takes, it takes once
+pytestmark = pytest.mark.xdist_group("adam")  # one process: the interpreter runs once
 
 
 @pytest.fixture(scope="module")
 def interpreted(tmp_path_factory):
-    """What the kernels find."""
+    """The kernels' results."""
     return torch.load(found_by("adam_interpreted.py", tmp_path_factory))
 
 
-# Below that a number is a difference of much larger ones; squares are none.
-SMALLEST = {"weight": 2e-6, "exp_avg": 1e-7, "exp_avg_sq": 0.0, "step": 0.0, "refused": 0.0}
+# Absolute tolerance, for differences of much larger numbers; squares are none.
+ABSOLUTE = {"weight": 2e-6, "exp_avg": 1e-7, "exp_avg_sq": 0.0, "step": 0.0, "refused": 0.0}
 
 
 def assert_all_close(found, wanted):
@@ -32,7 +32,7 @@ def assert_all_close(found, wanted):
         for name in other:
             for place, (got, due) in enumerate(zip(one[name], other[name], strict=True)):
                 where = f"{name} {place} at step {time}: "
-                torch.testing.assert_close(got.double(), due, rtol=1e-6, atol=SMALLEST[name], msg=where.__add__)
+                torch.testing.assert_close(got.double(), due, rtol=1e-6, atol=ABSOLUTE[name], msg=where.__add__)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -57,7 +57,7 @@ def test_a_skipped_step_leaves_everything_to_the_bit(interpreted, name):
 @pytest.mark.parametrize("fault", ["nan", "inf", "-inf"])
 def test_the_seed_at_fault_is_counted_once(interpreted, fault, seed):
     refused = [state["refused"][0].tolist() for state in interpreted["cases"][f"{fault} in loss {seed}"]]
-    once = [9.0, 0.0, 0.0, 0.0, 9.0]  # of three seeds, and what lies beside them
+    once = [9.0, 0.0, 0.0, 0.0, 9.0]  # three seeds, between padding
     once[1 + seed] = 1.0
     assert refused == [[9.0, 0.0, 0.0, 0.0, 9.0], once, once]
 
@@ -97,46 +97,46 @@ def test_losses_are_judged_where_no_gradient_has_reached_a_weight(interpreted, w
     assert not found["moved"].any()
 
 
-def test_a_guard_hands_losses_and_counts_to_whoever_looks():
-    told = []
+def test_a_guard_passes_losses_and_counts_to_its_check():
+    checked = []
 
-    def look(losses, refused):
-        told.append(losses.tolist())
+    def check(losses, counts):
+        checked.append(losses.tolist())
         assert not losses.requires_grad
-        refused[1] += 1
+        counts[1] += 1
 
-    guard = Guard(look, torch.device("cpu"), 2)
+    guard = FiniteLossGuard(check, torch.device("cpu"), 2)
     for losses in ([1.0, 2.0], [1.0, math.inf]):
-        guard.look(torch.tensor(losses, requires_grad=True))
-    assert told == [[1.0, 2.0], [1.0, math.inf]]
-    assert guard.refused.tolist() == [0.0, 2.0], "the guard itself counts nothing"
-    assert guard.tripped() == [1]
+        guard.check(torch.tensor(losses, requires_grad=True))
+    assert checked == [[1.0, 2.0], [1.0, math.inf]]
+    assert guard.nonfinite_counts.tolist() == [0.0, 2.0], "the guard itself counts nothing"
+    assert guard.bad_losses() == [1]
 
 
-def test_a_fused_optimiser_is_told():
+def test_a_fused_optimiser_skips_bad_losses():
     weight = torch.nn.Parameter(torch.zeros(1))
     adam = torch.optim.Adam([weight], fused=True)
     cpu = torch.device("cpu")
-    guard, moved = Guard(skipping(adam, cpu), cpu, 2), []
+    guard, moved = FiniteLossGuard(skip_nonfinite(adam, cpu), cpu, 2), []
     for losses in ([3e38, 3e38], [1.0, math.inf], [math.nan, 0.0], [-math.inf, 0.0], [0.0, 0.0]):
         before = weight.item()
         weight.grad = torch.ones(1)
-        guard.look(torch.tensor(losses))
+        guard.check(torch.tensor(losses))
         adam.step()
         moved.append(weight.item() != before)
     assert moved == [True, False, False, False, True]
     assert adam.state[weight]["step"] == 2
-    assert guard.refused.tolist() == [2.0, 1.0]
-    assert guard.tripped() == [0, 1]
-    assert guard.tripped() == []
+    assert guard.nonfinite_counts.tolist() == [2.0, 1.0]
+    assert guard.bad_losses() == [0, 1]
+    assert guard.bad_losses() == []
 
 
 def wrong_step(change):
     tensors = [[torch.zeros(2, 3)] for _ in range(4)]
     steps, places = [torch.zeros(())], [0]
     change(tensors, steps, places)
-    outlook = Outlook.blank(1, torch.device("cpu"))
-    descend(*tensors, steps, outlook, places=places, betas=(0.9, 0.999), eps=1e-8)
+    scalars = AdamScalars.zeros(1, torch.device("cpu"))
+    adam_step(*tensors, steps, scalars, places=places, betas=(0.9, 0.999), eps=1e-8)
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def wrong_step(change):
         (torch.zeros(2, 3, device="meta"), "on meta"),
     ],
 )
-def test_what_kernels_would_read_wrongly_is_refused(other, why):
+def test_wrong_shapes_dtypes_and_layouts_are_refused(other, why):
     for kind in (1, 2, 3):
         with pytest.raises(ValueError, match=why):
             wrong_step(lambda tensors, steps, places, kind=kind: tensors[kind].__setitem__(0, other))
@@ -156,14 +156,14 @@ def test_what_kernels_would_read_wrongly_is_refused(other, why):
         wrong_step(lambda tensors, steps, places: tensors[1].append(other))
     with pytest.raises(ValueError, match="differ in length"):
         wrong_step(lambda tensors, steps, places: places.append(1))
-    with pytest.raises(ValueError, match="no float32 number"):
+    with pytest.raises(ValueError, match="not a float32 tensor"):
         wrong_step(lambda tensors, steps, places: steps.__setitem__(0, torch.zeros((), dtype=torch.int64)))
 
 
-def look_at(losses, refused, steps=1):
-    outlook = Outlook.blank(steps, torch.device("cpu"))
+def precompute(losses, refused, steps=1):
+    scalars = AdamScalars.zeros(steps, torch.device("cpu"))
     some = [torch.zeros(()) for _ in range(steps)]
-    look_ahead(outlook, some, torch.tensor(0.1), betas=(0.9, 0.999), losses=losses, refused=refused)
+    precompute_scalars(scalars, some, torch.tensor(0.1), betas=(0.9, 0.999), losses=losses, nonfinite_counts=refused)
 
 
 @pytest.mark.parametrize(
@@ -178,15 +178,15 @@ def look_at(losses, refused, steps=1):
         (torch.zeros(3, device="meta"), torch.zeros(3), "on meta"),
     ],
 )
-def test_losses_that_kernels_would_read_wrongly_are_refused(losses, refused, why):
+def test_wrong_losses_are_refused(losses, refused, why):
     with pytest.raises(ValueError, match=why):
-        look_at(losses, refused)
+        precompute(losses, refused)
 
 
-def test_a_step_of_nothing_would_look_at_no_loss():
-    with pytest.raises(ValueError, match="no tensor to step"):
-        look_at(torch.zeros(3), torch.zeros(3), steps=0)
+def test_a_step_of_no_tensors_is_refused():
+    with pytest.raises(ValueError, match="no tensors to step"):
+        precompute(torch.zeros(3), torch.zeros(3), steps=0)
 
 
 def test_a_cpu_takes_torchs_own_step():
-    assert not kernels_run_on(torch.device("cpu"))
+    assert not can_run_kernels(torch.device("cpu"))

@@ -8,7 +8,7 @@ from test_adam import SKIPPED, assert_all_close
 
 from adam_cases import CASES, KEPT, begin, by_kernels, by_torch, stacked_steps
 from cuda_graph import captured
-from intrigue.ops.adam import Outlook, descend, look_ahead
+from intrigue.ops.adam import AdamScalars, adam_step, precompute_scalars
 
 pytestmark = pytest.mark.gpu
 SHAPES = [(1024, 1024), (1024,), (1, 1024), (1,), (300, 1025), (77, 3)]
@@ -39,9 +39,9 @@ def test_a_stack_steps_by_kernels_as_by_torch(seeds):
 
 
 def step(weights, gradients, firsts, seconds, steps, rate, losses, refused):
-    outlook = Outlook.blank(len(weights), torch.device("cuda"))
-    look_ahead(outlook, steps, rate, betas=BETAS, losses=losses, refused=refused)
-    descend(weights, gradients, firsts, seconds, steps, outlook, places=range(len(weights)), betas=BETAS, eps=EPS)
+    scalars = AdamScalars.zeros(len(weights), torch.device("cuda"))
+    precompute_scalars(scalars, steps, rate, betas=BETAS, losses=losses, nonfinite_counts=refused)
+    adam_step(weights, gradients, firsts, seconds, steps, scalars, places=range(len(weights)), betas=BETAS, eps=EPS)
 
 
 def test_twenty_captured_steps_are_torchs_fused_ones():

@@ -1,4 +1,4 @@
-"""Layers of several members: every way to compute them gives the same, and gradients are those of the plain one."""
+"""Linear layers of an ensemble: every way to compute them gives the same values and gradients."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from intrigue.ops.matmul import FOUR, by_parts, filled_up, member_products
-from intrigue.ops.tf32x3 import worth_splitting
+from intrigue.ops.matmul import TF32_ALIGNMENT, ensemble_linear, ensemble_linear_tf32x3, pad_inputs
+from intrigue.ops.tf32x3 import is_worth_splitting
 
 SIZES = st.integers(1, 9)
 
@@ -34,20 +34,20 @@ def by_hand(x, weight, bias):
 def test_every_way_is_the_same_product(members, rows, inputs, outputs, shared):
     x, weight, bias = made(members, rows, inputs, outputs, shared)
     wanted = by_hand(x, weight, bias)
-    torch.testing.assert_close(member_products(x, weight, bias), wanted)
-    torch.testing.assert_close(by_parts(x, weight, bias), wanted)
-    wide_x, wide_weight = filled_up(x, weight)
-    assert wide_x.shape[-1] == wide_weight.shape[-2] and wide_x.shape[-1] % FOUR == 0
-    assert 0 <= wide_x.shape[-1] - inputs < FOUR
-    torch.testing.assert_close(member_products(wide_x, wide_weight, bias), wanted)
+    torch.testing.assert_close(ensemble_linear(x, weight, bias), wanted)
+    torch.testing.assert_close(ensemble_linear_tf32x3(x, weight, bias), wanted)
+    padded_x, padded_weight = pad_inputs(x, weight)
+    assert padded_x.shape[-1] == padded_weight.shape[-2] and padded_x.shape[-1] % TF32_ALIGNMENT == 0
+    assert 0 <= padded_x.shape[-1] - inputs < TF32_ALIGNMENT
+    torch.testing.assert_close(ensemble_linear(padded_x, padded_weight, bias), wanted)
 
 
 @pytest.mark.parametrize("outputs", [1, 2, 3])
 @pytest.mark.parametrize("shared", [False, True])
 def test_compiled_it_is_the_plain_one_with_its_gradients(outputs, shared):
     found = []
-    compiled = torch.compile(member_products, backend="aot_eager", fullgraph=True)
-    for function in (member_products, compiled):
+    compiled = torch.compile(ensemble_linear, backend="aot_eager", fullgraph=True)
+    for function in (ensemble_linear, compiled):
         given = [each.requires_grad_() for each in made(3, 4, 5, outputs, shared)]
         out = function(*given)
         (out * torch.arange(out.numel()).view_as(out)).sum().backward()
@@ -56,28 +56,28 @@ def test_compiled_it_is_the_plain_one_with_its_gradients(outputs, shared):
         torch.testing.assert_close(other, plain)
 
 
-def test_gradients_pass_through_what_was_filled_up():
+def test_gradients_pass_through_padding():
     x, weight, bias = (each.requires_grad_() for each in made(2, 3, 6, 4, shared=True))
-    member_products(*filled_up(x, weight), bias).square().sum().backward()
+    ensemble_linear(*pad_inputs(x, weight), bias).square().sum().backward()
     again = [each.detach().clone().requires_grad_() for each in (x, weight, bias)]
-    member_products(*again).square().sum().backward()
+    ensemble_linear(*again).square().sum().backward()
     for one, other in zip((x, weight, bias), again, strict=True):
         assert one.grad.shape == one.shape
         torch.testing.assert_close(one.grad, other.grad)
 
 
-def test_parts_refuse_what_they_would_cut_off():
+def test_tf32x3_refuses_inputs_that_require_grad():
     x, weight, bias = made(2, 3, 6, 4, shared=True)
     with pytest.raises(AssertionError):
-        by_parts(x, weight.requires_grad_(), bias)
+        ensemble_linear_tf32x3(x, weight.requires_grad_(), bias)
     with torch.no_grad():
-        by_parts(x, weight, bias)
+        ensemble_linear_tf32x3(x, weight, bias)
 
 
 @pytest.mark.parametrize("shared", [False, True])
-def test_parts_of_several_seeds(shared):
+def test_tf32x3_of_several_seeds(shared):
     several = [torch.stack([each, 2 * each]) for each in made(3, 4, 5, 6, shared)]
-    found = torch.func.vmap(by_parts)(*several)
+    found = torch.func.vmap(ensemble_linear_tf32x3)(*several)
     for seed in range(2):
         torch.testing.assert_close(found[seed], by_hand(*(each[seed] for each in several)))
 
@@ -96,5 +96,5 @@ def test_parts_of_several_seeds(shared):
         ((16384, 518), (5, 512, 518), torch.float32, False),  # as many rows as a rollout of Atari's
     ],
 )
-def test_only_factors_of_some_size_are_split(rows, memory, dtype, pays):
-    assert worth_splitting(*(torch.empty(shape, dtype=dtype, device="meta") for shape in (rows, memory))) is pays
+def test_which_sizes_are_split(rows, memory, dtype, pays):
+    assert is_worth_splitting(*(torch.empty(shape, dtype=dtype, device="meta") for shape in (rows, memory))) is pays

@@ -14,7 +14,7 @@ from intrigue.cli import main
 from intrigue.config.curiosity import CuriosityConfig
 from intrigue.curiosity.curiosity import Curiosity
 from intrigue.errors import NonFiniteError
-from intrigue.ops.execution import Captured, Mode, fuse_kernels, pick_mode
+from intrigue.ops.execution import CudaGraph, Mode, compile_fused, pick_mode
 from intrigue.rng import seeded_construction
 from intrigue.spaces import ActionSpec, ObsSpec, Spaces
 from intrigue.types import Stream, Transitions
@@ -102,7 +102,7 @@ def test_rows_of_any_number_are_compiled_once_more_unless_shapes_are_to_be_apart
         return graph
 
     monkeypatch.setattr(torch, "compile", lambda function, **how: compiler(function, backend=noting, **how))
-    doubled = fuse_kernels(lambda rows: 2 * rows, dynamic=dynamic)
+    doubled = compile_fused(lambda rows: 2 * rows, dynamic=dynamic)
     for count in range(3, 9):
         assert torch.equal(doubled(torch.ones(count)), torch.full((count,), 2.0))
     assert len(seen) in graphs
@@ -154,7 +154,7 @@ def test_no_two_captures_share_what_the_matrix_products_work_in() -> None:
         return left @ left.mT
 
     some = torch.randn(8, 64, device="cuda")
-    for captured in (Captured(product), Captured(product)):
+    for captured in (CudaGraph(product), CudaGraph(product)):
         torch.testing.assert_close(captured(some), some @ some.mT)
     assert len(set(streams)) == 2
 

@@ -1,4 +1,4 @@
-"""The kernels of `intrigue::trunk` on a CUDA device: values, gradients, repeats, maps, graphs, torch.compile."""
+"""The kernels of `intrigue::first_layer` on a CUDA device: values, gradients, repeats, maps, graphs, torch.compile."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import nn
 
 from cuda_graph import captured
 from first_layer_cases import CASES, EPS, NAMES, computed, expected, random_case
-from intrigue.ops.first_layer import TRUNK, Trunk, takes_kernel
+from intrigue.ops.first_layer import FIRST_LAYER, FirstLayer, uses_kernel
 from intrigue.ops.precision import exact_float32, fast_float32
 from intrigue.training.stacked.modules import stack_modules
 
@@ -21,14 +21,14 @@ pytestmark = pytest.mark.gpu
 TOLERANCE_TF32, MEAN_TF32 = 4e-3, 1e-3
 
 
-def loss_and_gradients(trunk, x):
+def loss_and_gradients(layer, x):
     given = x.clone().requires_grad_()
-    y = trunk(given)
-    return [y.detach(), *torch.autograd.grad(y.square().sum() / len(x), [given, *trunk.parameters()])]
+    y = layer(given)
+    return [y.detach(), *torch.autograd.grad(y.square().sum() / len(x), [given, *layer.parameters()])]
 
 
-def test_this_device_takes_the_kernels():
-    assert takes_kernel(torch.device("cuda"), torch.float32, 24, 512)
+def test_this_device_runs_the_kernels():
+    assert uses_kernel(torch.device("cuda"), torch.float32, 24, 512)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -50,9 +50,9 @@ def test_tanh_from_end_to_end():
 @pytest.mark.parametrize("fast", [False, True])
 def test_module_is_near_its_layers(width_in, width_out, fast):
     torch.manual_seed(0)
-    trunk, x = Trunk(width_in, width_out).cuda(), torch.randn(1024, width_in, device="cuda")
+    layer, x = FirstLayer(width_in, width_out).cuda(), torch.randn(1024, width_in, device="cuda")
     with fast_float32() if fast else exact_float32():
-        found, plain = loss_and_gradients(trunk, x), loss_and_gradients(nn.Sequential(*trunk), x)
+        found, plain = loss_and_gradients(layer, x), loss_and_gradients(nn.Sequential(*layer), x)
     for one, other in zip(found, plain, strict=True):
         size = max(1.0, float(other.abs().max()))
         assert float((one - other).abs().max()) < (TOLERANCE_TF32 if fast else 1e-5) * size
@@ -72,9 +72,9 @@ def test_repeats_to_the_bit(exact):
 def test_seeds_together_are_seeds_alone(exact):
     case = random_case(1024, 24, 1024, lead=(3,), exact=exact)
     given = [each.cuda() for each in case.given]
-    together = torch.func.vmap(lambda *each: TRUNK(*each, EPS, exact, False))(*given)
+    together = torch.func.vmap(lambda *each: FIRST_LAYER(*each, EPS, exact, False))(*given)
     for seed in range(3):
-        assert torch.equal(together[seed], TRUNK(*(each[seed] for each in given), EPS, exact, False))
+        assert torch.equal(together[seed], FIRST_LAYER(*(each[seed] for each in given), EPS, exact, False))
 
 
 def test_captured_in_a_graph():
@@ -82,7 +82,7 @@ def test_captured_in_a_graph():
 
     def step():
         leaves = [each.detach().requires_grad_() for each in given]  # each time anew: none remembers another stream
-        y = TRUNK(*leaves, EPS, False, False)
+        y = FIRST_LAYER(*leaves, EPS, False, False)
         return y.detach(), torch.autograd.grad(y.square().sum(), leaves)
 
     graph, (y, gradients) = captured(step)
@@ -108,9 +108,9 @@ def test_compiled_in_a_stack(seeds):
 
 def test_nothing_waits():
     given = [each.cuda().requires_grad_() for each in random_case(1024, 24, 1024).given]
-    torch.autograd.grad(TRUNK(*given, EPS, False, False).sum(), given)
+    torch.autograd.grad(FIRST_LAYER(*given, EPS, False, False).sum(), given)
     torch.cuda.set_sync_debug_mode("error")
     try:
-        torch.autograd.grad(TRUNK(*given, EPS, False, False).sum(), given)
+        torch.autograd.grad(FIRST_LAYER(*given, EPS, False, False).sum(), given)
     finally:
         torch.cuda.set_sync_debug_mode("default")

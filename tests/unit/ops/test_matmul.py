@@ -1,4 +1,4 @@
-"""Wide layers: bfloat16's factors and float32's sums, whatever the width, alone and for several seeds at once."""
+"""Hidden layers: bfloat16 factors, float32 sums, any width, alone and for several seeds at once."""
 
 from __future__ import annotations
 
@@ -6,7 +6,14 @@ import pytest
 import torch
 from torch import nn
 
-from intrigue.ops.matmul import PRODUCT, EnsembleLinear, member_product, product_alone, wide_linear, wide_members
+from intrigue.ops.matmul import (
+    HIDDEN_MATMUL,
+    EnsembleLinear,
+    ensemble_hidden_linear,
+    ensemble_hidden_matmul,
+    hidden_linear,
+    hidden_matmul,
+)
 from intrigue.ops.precision import exact_float32, fast_float32
 from intrigue.training.stacked.modules import stack_modules
 
@@ -26,7 +33,7 @@ def test_the_layer_and_its_gradients(bfloat16, width, lead):
     layer, rows = layer_and_rows(width, *lead)
     up = torch.randn(*lead, 5)
     with fast_float32():
-        out = wide_linear(layer, rows)
+        out = hidden_linear(layer, rows)
         out.backward(up)
     x, w, g = rounded(rows), rounded(layer.weight), rounded(up)
     assert out.dtype == torch.float32
@@ -35,7 +42,7 @@ def test_the_layer_and_its_gradients(bfloat16, width, lead):
     torch.testing.assert_close(rows.grad.double(), g @ w, rtol=1e-2, atol=1e-2)
     flat = g.flatten(0, -2).T @ x.flatten(0, -2)
     torch.testing.assert_close(layer.weight.grad.double(), flat, rtol=1e-2, atol=1e-2)
-    # The bias is none of the product: its gradient is not rounded.
+    # The bias is not part of the product: its gradient is not rounded.
     torch.testing.assert_close(layer.bias.grad, up.flatten(0, -2).sum(0))
 
 
@@ -45,7 +52,7 @@ def test_gradients_are_of_rounded_factors(bfloat16):
     with torch.no_grad():
         layer.weight.copy_(torch.tensor([[257.0, 5.0]]))
     with fast_float32():
-        wide_linear(layer, rows).backward(torch.tensor([[257.0]]))
+        hidden_linear(layer, rows).backward(torch.tensor([[257.0]]))
     assert rows.grad is not None and layer.weight.grad is not None and layer.bias.grad is not None
     assert rows.grad.tolist() == [[256.0 * 256.0, 256.0 * 5.0]]
     assert layer.weight.grad.tolist() == [[256.0 * 256.0, 256.0 * 3.0]]
@@ -55,7 +62,7 @@ def test_gradients_are_of_rounded_factors(bfloat16):
 def test_a_single_row_is_the_layers_own(bfloat16):
     layer, rows = layer_and_rows(8)
     with fast_float32():
-        assert torch.equal(wide_linear(layer, rows), layer(rows))
+        assert torch.equal(hidden_linear(layer, rows), layer(rows))
 
 
 def test_factors_are_rounded_and_the_bias_is_not(bfloat16):
@@ -65,20 +72,20 @@ def test_factors_are_rounded_and_the_bias_is_not(bfloat16):
         layer.bias.fill_(1 + 2**-20)
     rows = torch.tensor([[257.0, 3.0]])  # eight bits of mantissa, one more than bfloat16 has
     with fast_float32():
-        assert wide_linear(layer, rows).item() == torch.tensor(256 + 1 + 2**-20).item()
+        assert hidden_linear(layer, rows).item() == torch.tensor(256 + 1 + 2**-20).item()
         with exact_float32():
-            assert wide_linear(layer, rows).item() == layer(rows).item()
-    assert wide_linear(layer, rows).item() == layer(rows).item()
+            assert hidden_linear(layer, rows).item() == layer(rows).item()
+    assert hidden_linear(layer, rows).item() == layer(rows).item()
 
 
 @pytest.mark.parametrize("width", [8, 13])
-def test_seeds_together_are_each_alone_and_their_gradients_lie_as_the_weights_do(bfloat16, width):
+def test_stacked_seeds_equal_each_alone_and_gradients_have_the_weights_layout(bfloat16, width):
     layers = [layer_and_rows(width)[0] for _ in range(3)]
     rows = torch.randn(3, 6, width)
     with fast_float32():
-        alone = torch.stack([wide_linear(layer, x) for layer, x in zip(layers, rows, strict=True)])
+        alone = torch.stack([hidden_linear(layer, x) for layer, x in zip(layers, rows, strict=True)])
         stacked = stack_modules(layers)
-        together = stacked.call(wide_linear, rows)
+        together = stacked.call(hidden_linear, rows)
         torch.testing.assert_close(together, alone)
         gradient, _ = torch.autograd.grad(together.square().sum(), [*stacked.leaves.values()])
     assert gradient.is_contiguous()
@@ -87,30 +94,30 @@ def test_seeds_together_are_each_alone_and_their_gradients_lie_as_the_weights_do
 def test_gradients_of_the_product_alone():
     x = torch.randn(2, 4, 8, dtype=torch.float64, requires_grad=True)
     weight = torch.randn(2, 3, 8, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(PRODUCT, (x, weight))
+    assert torch.autograd.gradcheck(HIDDEN_MATMUL, (x, weight))
 
 
-def test_rows_that_are_rounded_already_are_taken_as_they_are(bfloat16):
+def test_rows_may_be_rounded_already(bfloat16):
     layer, rows = layer_and_rows(8, 6)
     with fast_float32():
-        found, wanted = wide_linear(layer, rows.bfloat16()), wide_linear(layer, rows)
+        found, wanted = hidden_linear(layer, rows.bfloat16()), hidden_linear(layer, rows)
     assert found.dtype == torch.float32
     assert torch.equal(found, wanted)
 
 
 @pytest.mark.parametrize("learning", [False, True])
-def test_rounded_rows_are_taken_wherever_layers_compute_in_float32(bfloat16, learning):
+def test_rounded_rows_are_accepted_where_layers_compute_in_float32(bfloat16, learning):
     layer, rows = layer_and_rows(8, 6)
     members, shared = members_and_rows()
     low = rows.detach().bfloat16()
     with fast_float32() if learning else exact_float32():
-        assert torch.equal(wide_linear(layer, low[0]), layer(low[0].float()))
+        assert torch.equal(hidden_linear(layer, low[0]), layer(low[0].float()))
     with exact_float32():
-        assert torch.equal(wide_linear(layer, low), layer(low.float()))
-        torch.testing.assert_close(product_alone(layer, low) + layer.bias, layer(low.float()))
+        assert torch.equal(hidden_linear(layer, low), layer(low.float()))
+        torch.testing.assert_close(hidden_matmul(layer, low) + layer.bias, layer(low.float()))
         low = shared.detach().bfloat16()
-        assert torch.equal(wide_members(members, low), members(low.float()))
-        assert member_product(members, low).dtype == torch.float32
+        assert torch.equal(ensemble_hidden_linear(members, low), members(low.float()))
+        assert ensemble_hidden_matmul(members, low).dtype == torch.float32
 
 
 def members_and_rows():
@@ -124,7 +131,7 @@ def test_members_and_their_gradients(bfloat16):
     layer, rows = members_and_rows()
     up = torch.randn(2, 7, 5)
     with fast_float32():
-        out = wide_members(layer, rows)
+        out = ensemble_hidden_linear(layer, rows)
         out.backward(up)
     x, w, g = rounded(rows), rounded(layer.weight), rounded(up)
     assert out.shape == (2, 7, 5) and out.dtype == torch.float32
@@ -137,21 +144,21 @@ def test_members_and_their_gradients(bfloat16):
 
 def test_members_outside_of_learning_are_the_layers_own(bfloat16):
     layer, rows = members_and_rows()
-    assert torch.equal(wide_members(layer, rows), layer(rows))
+    assert torch.equal(ensemble_hidden_linear(layer, rows), layer(rows))
     with fast_float32():
-        rough = wide_members(layer, rows)
+        rough = ensemble_hidden_linear(layer, rows)
         with exact_float32():
-            assert torch.equal(wide_members(layer, rows), layer(rows))
+            assert torch.equal(ensemble_hidden_linear(layer, rows), layer(rows))
     assert not torch.equal(rough, layer(rows))
 
 
 def test_rows_of_another_type_are_refused():
-    """Not taken for the layer's: what is lost by rounding would be lost in silence."""
+    """They are not converted silently, which could lose precision."""
     rows, members = torch.randn(3, 4, dtype=torch.float64), EnsembleLinear(2, 4, 5)
     layer = nn.Linear(4, 5)
-    for computed in (wide_linear, product_alone):
+    for computed in (hidden_linear, hidden_matmul):
         with pytest.raises(RuntimeError, match="dtype"):
             computed(layer, rows)
-    for computed in (wide_members, member_product):
+    for computed in (ensemble_hidden_linear, ensemble_hidden_matmul):
         with pytest.raises(RuntimeError, match=r"dtype|scalar type"):
             computed(members, rows)

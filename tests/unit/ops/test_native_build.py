@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from intrigue.ops.native_build import CannotCompile, load
+from intrigue.ops.native_build import CannotCompile, load_library
 
 HALF = "double half(double x) { return x / 2; }\n"
 
@@ -26,7 +26,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_without_a_cache_folder_all_processes_share_one_temporary_library(place: Path) -> None:
     for _ in range(2):
-        assert load(place / "half.c", ()).half is not None
+        assert load_library(place / "half.c", ()).half is not None
     [folder] = (place / "temporary").iterdir()
     [kept] = folder.iterdir()
     assert folder.stat().st_mode & 0o777 == 0o700
@@ -43,19 +43,19 @@ def test_a_folder_that_others_could_write_is_not_trusted(place: Path, kind: str)
     else:
         taken.mkdir()
         taken.chmod(0o777)
-    assert load(place / "half.c", ()).half is not None
+    assert load_library(place / "half.c", ()).half is not None
     assert not list(taken.iterdir())
 
 
 def test_another_source_gets_a_library_of_its_own(place: Path) -> None:
-    load(place / "half.c", ())
+    load_library(place / "half.c", ())
     (place / "half.c").write_text(HALF + "int other(void) { return 1; }\n")
-    assert load(place / "half.c", ()).other() == 1
+    assert load_library(place / "half.c", ()).other() == 1
 
 
 def test_a_source_that_does_not_compile_is_said(place: Path) -> None:
     (place / "half.c").write_text("double half(")
     with pytest.raises(CannotCompile, match="could not build it"):
-        load(place / "half.c", ())
+        load_library(place / "half.c", ())
     [folder] = (place / "temporary").iterdir()
     assert not list(folder.iterdir())

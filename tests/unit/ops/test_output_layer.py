@@ -1,4 +1,4 @@
-"""ReLU and a layer of few outputs at once: kernels against float64, the operator against torch's promises, layers."""
+"""ReLU and a layer of few outputs in one operator: kernels against float64, opcheck, vmap, compiled, layers."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from interpreted import found_by
 from intrigue.agents.ddpg_networks import Actor
 from intrigue.ops import output_layer as module
 from intrigue.ops import triton_support
-from intrigue.ops.matmul import EnsembleLinear, wide_linear, wide_members
+from intrigue.ops.matmul import EnsembleLinear, ensemble_hidden_linear, hidden_linear
 from intrigue.ops.output_layer import (
-    MOST_OUTPUTS,
-    NARROW,
-    NARROW_BACKWARD,
-    members_wide_then_narrow,
-    suits,
-    wide_then_narrow,
+    MAX_OUTPUTS,
+    OUTPUT_LAYER,
+    OUTPUT_LAYER_BACKWARD,
+    ensemble_hidden_then_output,
+    hidden_then_output,
+    is_supported,
 )
 from intrigue.ops.precision import fast_float32
 from intrigue.training.stacked.modules import stack_modules
 from output_layer_cases import CASES, NAMES, computed, expected, random_case
 
-pytestmark = pytest.mark.xdist_group("narrow")  # one process: what the interpreter takes, it takes once
+pytestmark = pytest.mark.xdist_group("output_layer")  # one process: the interpreter runs once
 
 TOLERANCE = 2e-6  # of the largest entry: sums of up to 1024 products of float32
 TOLERANCE_LOW = 2**-8  # of a number in bfloat16
@@ -38,7 +38,7 @@ def distance(found, wanted):
 
 
 def check(found, case, times=1):
-    """What was found is what float64 gives, in the types that were given."""
+    """Values are those of float64, in the dtypes of the inputs."""
     wanted = expected(case)
     for what, type_ in zip(NAMES, (torch.float32, *(each.dtype for each in case.given)), strict=True):
         assert found[what].dtype == type_, what
@@ -49,7 +49,7 @@ def check(found, case, times=1):
 
 @pytest.fixture(scope="module")
 def interpreted(tmp_path_factory):
-    """What the kernels make of every case."""
+    """The kernels' results for every case."""
     return torch.load(found_by("output_layer_interpreted.py", tmp_path_factory))
 
 
@@ -58,8 +58,8 @@ def test_kernels(interpreted, name):
     check(interpreted["cases"][name], CASES[name])
 
 
-def test_kernels_were_taken(interpreted):
-    """Of every case and again; and once for each pair of layers. What stands in for them gives the same numbers."""
+def test_kernels_were_launched(interpreted):
+    """In every case, twice in some, and for each pair of layers. The fallback gives the same numbers."""
     assert min(interpreted["calls"]) >= len(CASES) + len(interpreted["again"])
     assert min(interpreted["calls of layers"]) >= len(interpreted["layers"])
 
@@ -74,14 +74,14 @@ def test_kernels_repeat_to_the_bit(interpreted):
         assert all(torch.equal(again[what], interpreted["cases"][name][what]) for what in NAMES)
 
 
-def test_gradient_at_zero_is_none(interpreted):
+def test_gradient_at_zero_is_zero(interpreted):
     for found in (interpreted["cases"]["at zero"], computed(CASES["at zero"])):
         assert found["p"][:, ::3].eq(0).all()
         assert found["p"].ne(0).any()
 
 
-def test_what_is_no_number_stays_so(interpreted):
-    found = interpreted["no number"]
+def test_nan_stays_nan(interpreted):
+    found = interpreted["nan"]
     assert found["y"][0].isnan().all()
     assert found["y"][1].isinf().all()
     assert found["y"][2].isfinite().all()
@@ -91,7 +91,7 @@ def test_what_is_no_number_stays_so(interpreted):
 
 
 @pytest.mark.parametrize("name", ["layers", "members"])
-def test_layers_take_the_kernels(interpreted, name):
+def test_layers_use_the_kernels(interpreted, name):
     found = interpreted["layers"][name]
     torch.testing.assert_close(found["y"], found["plain"], rtol=1e-5, atol=1e-5)
     for one, other in zip(found["gradients"], found["plain gradients"], strict=True):
@@ -116,29 +116,29 @@ def test_tolerance_tells_mistakes_apart(mistake):
 
 
 @pytest.mark.parametrize("place", range(4))
-def test_only_what_is_wanted_has_a_gradient(place):
+def test_only_inputs_that_require_grad_get_one(place):
     given = list(random_case(6, 32, 2).given)
     given[place].requires_grad_()
-    (gradient,) = torch.autograd.grad(NARROW(*given).square().sum(), given[place])
-    wanted = expected(random_case(6, 32, 2)._replace(dy=2 * NARROW(*given).detach()))[NAMES[1 + place]]
+    (gradient,) = torch.autograd.grad(OUTPUT_LAYER(*given).square().sum(), given[place])
+    wanted = expected(random_case(6, 32, 2)._replace(dy=2 * OUTPUT_LAYER(*given).detach()))[NAMES[1 + place]]
     assert distance(gradient, wanted) < 1e-5
 
 
 def test_no_second_derivative():
     given = [each.requires_grad_() for each in random_case(6, 32, 2).given]
-    (gradient,) = torch.autograd.grad(NARROW(*given).square().sum(), given[0], create_graph=True)
+    (gradient,) = torch.autograd.grad(OUTPUT_LAYER(*given).square().sum(), given[0], create_graph=True)
     with pytest.raises(RuntimeError, match="no second derivative"):
         gradient.sum().backward()
 
 
 @pytest.mark.parametrize("lead", [(), pytest.param((2,), marks=pytest.mark.slow)])
-def test_operator_keeps_its_promises_to_torch(lead):
+def test_opcheck(lead):
     for low in (False, True):
         case = random_case(6, 32, 2, low=low, lead=lead)
-        library.opcheck(NARROW, tuple(each.requires_grad_() for each in case.given))
+        library.opcheck(OUTPUT_LAYER, tuple(each.requires_grad_() for each in case.given))
         plain = [each.detach() for each in case.given]
         for sums in (True, False):
-            library.opcheck(NARROW_BACKWARD, (case.dy, *plain[:3], sums))
+            library.opcheck(OUTPUT_LAYER_BACKWARD, (case.dy, *plain[:3], sums))
 
 
 @pytest.mark.parametrize("lead", [(3,), (2, 3)])
@@ -148,8 +148,8 @@ def test_mapped_once_and_twice(lead):
     def mapped(function):
         return torch.func.vmap(function) if len(lead) == 1 else torch.func.vmap(torch.func.vmap(function))
 
-    y = mapped(NARROW)(*case.given)
-    dp, parts = mapped(lambda *each: NARROW_BACKWARD(*each, True))(case.dy, *case.given[:3])
+    y = mapped(OUTPUT_LAYER)(*case.given)
+    dp, parts = mapped(lambda *each: OUTPUT_LAYER_BACKWARD(*each, True))(case.dy, *case.given[:3])
     for where in np.ndindex(*lead):
         alone = expected(case._replace(given=tuple(each[where] for each in case.given), dy=case.dy[where]))
         *weight, bias = parts[where].sum(-2)
@@ -161,47 +161,49 @@ def test_mapped_once_and_twice(lead):
 
 def layers():
     torch.manual_seed(3)
-    wide, narrow = nn.Linear(7, 64), nn.Linear(64, 3)
+    hidden, output = nn.Linear(7, 64), nn.Linear(64, 3)
     first, second = EnsembleLinear(2, 7, 64), EnsembleLinear(2, 64, 1)
-    return (wide, narrow), (first, second)
+    return (hidden, output), (first, second)
 
 
 @pytest.mark.parametrize("learning", [False, True])
-def test_without_kernels_they_are_the_layers_to_the_bit(bfloat16, learning):
-    (wide, narrow), (first, second) = layers()
+def test_without_kernels_they_are_the_layers_bit_for_bit(bfloat16, learning):
+    (hidden, output), (first, second) = layers()
     x = torch.randn(6, 7)
     with fast_float32() if learning else torch.no_grad():
-        assert torch.equal(wide_then_narrow(wide, narrow, x), narrow(wide_linear(wide, x).relu()))
-        assert torch.equal(wide_then_narrow(wide, narrow, x[0]), narrow(wide(x[0]).relu()))
-        assert torch.equal(members_wide_then_narrow(first, second, x), second(wide_members(first, x).relu()))
+        assert torch.equal(hidden_then_output(hidden, output, x), output(hidden_linear(hidden, x).relu()))
+        assert torch.equal(hidden_then_output(hidden, output, x[0]), output(hidden(x[0]).relu()))
+        assert torch.equal(
+            ensemble_hidden_then_output(first, second, x), second(ensemble_hidden_linear(first, x).relu())
+        )
 
 
 @pytest.mark.parametrize("low", [False, True])
-def test_the_operator_stands_for_the_layers(monkeypatch, bfloat16, low):
-    """What is handed to it is what the layers are made of: their product without the bias, and each bias once."""
-    (wide, narrow), (first, second) = layers()
+def test_the_operator_equals_the_layers(monkeypatch, bfloat16, low):
+    """Its inputs are the product of the hidden layer without the bias, and each bias once."""
+    (hidden, output), (first, second) = layers()
     for each in (first.bias, second.bias):
         nn.init.normal_(each)
     x = torch.randn(6, 7)
 
     def both():
-        weights = [weight for layer in (wide, narrow, first, second) for weight in layer.parameters()]
-        found = [wide_then_narrow(wide, narrow, x), members_wide_then_narrow(first, second, x)]
+        weights = [weight for layer in (hidden, output, first, second) for weight in layer.parameters()]
+        found = [hidden_then_output(hidden, output, x), ensemble_hidden_then_output(first, second, x)]
         return [*found, *torch.autograd.grad(sum(each.square().sum() for each in found), weights)]
 
     with fast_float32() if low else torch.enable_grad():
         plain = both()
-        monkeypatch.setattr(module, "suits", lambda device, dtype, width, outputs: device.type != "cpu")
+        monkeypatch.setattr(module, "is_supported", lambda device, dtype, width, outputs: device.type != "cpu")
         assert all(torch.equal(one, other) for one, other in zip(both(), plain, strict=True))
-        monkeypatch.setattr(module, "suits", lambda *_: True)
-        monkeypatch.setattr(module, "_taken", lambda *_: False)
+        monkeypatch.setattr(module, "is_supported", lambda *_: True)
+        monkeypatch.setattr(module, "_uses_kernel", lambda *_: False)
         for one, other in zip(both(), plain, strict=True):
             torch.testing.assert_close(one, other, rtol=2e-2, atol=5e-2 if low else 1e-4)
 
 
 @pytest.mark.parametrize("seeds", [1, 3])
-def test_gradients_of_seeds_lie_as_their_weights_do(monkeypatch, seeds):
-    """Of several outputs and seeds the operator's do not; kernels of Adam read memory as it lies."""
+def test_gradients_of_seeds_have_the_layout_of_their_weights(monkeypatch, seeds):
+    """For several outputs and seeds those of the operator do not, and the Adam kernels need contiguous memory."""
     torch.manual_seed(0)
     actors = [Actor(5, 3, 64) for _ in range(seeds)]
     x, none = torch.randn(seeds, 9, 5), torch.zeros(seeds, 9, 0)
@@ -209,8 +211,8 @@ def test_gradients_of_seeds_lie_as_their_weights_do(monkeypatch, seeds):
         torch.autograd.grad(each(*given).sum(), list(each.parameters()))
         for each, *given in zip(actors, x, none, strict=True)
     ]
-    monkeypatch.setattr(module, "suits", lambda *_: True)
-    monkeypatch.setattr(module, "_taken", lambda *_: False)
+    monkeypatch.setattr(module, "is_supported", lambda *_: True)
+    monkeypatch.setattr(module, "_uses_kernel", lambda *_: False)
     stacked = stack_modules(actors)
     stacked.call("forward", x, none).sum().backward()
     for leaf, *alone in zip(stacked.leaves.values(), *lone, strict=True):
@@ -218,19 +220,19 @@ def test_gradients_of_seeds_lie_as_their_weights_do(monkeypatch, seeds):
         torch.testing.assert_close(leaf.grad, torch.stack(alone), rtol=1e-4, atol=1e-5)
 
 
-def test_what_the_kernels_take(monkeypatch):
-    monkeypatch.setattr(triton_support, "TRITON_WORKS", True)
+def test_supported_sizes(monkeypatch):
+    monkeypatch.setattr(triton_support, "TRITON_AVAILABLE", True)
     gpu, single = torch.device("cuda"), torch.float32
-    assert suits(gpu, single, 1024, 6)
-    assert suits(gpu, single, 32, MOST_OUTPUTS)
-    assert not suits(gpu, single, 1024, MOST_OUTPUTS + 1)
-    assert not suits(gpu, single, 1024, 0)
-    assert not suits(gpu, single, 1000, 6)
-    assert not suits(gpu, single, 2048, 6)
-    assert not suits(gpu, torch.float64, 1024, 6)
-    assert not suits(torch.device("cpu"), single, 1024, 6)
+    assert is_supported(gpu, single, 1024, 6)
+    assert is_supported(gpu, single, 32, MAX_OUTPUTS)
+    assert not is_supported(gpu, single, 1024, MAX_OUTPUTS + 1)
+    assert not is_supported(gpu, single, 1024, 0)
+    assert not is_supported(gpu, single, 1000, 6)
+    assert not is_supported(gpu, single, 2048, 6)
+    assert not is_supported(gpu, torch.float64, 1024, 6)
+    assert not is_supported(torch.device("cpu"), single, 1024, 6)
     monkeypatch.setattr(triton_support, "NVIDIA", False)
-    assert not suits(gpu, single, 1024, 6)
+    assert not is_supported(gpu, single, 1024, 6)
     monkeypatch.setattr(triton_support, "NVIDIA", True)
-    monkeypatch.setattr(triton_support, "TRITON_WORKS", False)
-    assert not suits(gpu, single, 1024, 6)
+    monkeypatch.setattr(triton_support, "TRITON_AVAILABLE", False)
+    assert not is_supported(gpu, single, 1024, 6)

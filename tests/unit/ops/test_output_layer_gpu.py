@@ -1,4 +1,4 @@
-"""The kernels of `intrigue::narrow` on a CUDA device: values, gradients, repeats, maps, graphs, torch.compile."""
+"""The kernels of `intrigue::output_layer` on a CUDA device: values, gradients, repeats, maps, graphs, torch.compile."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from test_output_layer import check
 
 from cuda_graph import captured
 from intrigue.agents.ddpg_networks import Actor, TwinCritic
-from intrigue.ops.output_layer import NARROW, suits
+from intrigue.ops.output_layer import OUTPUT_LAYER, is_supported
 from intrigue.ops.precision import exact_float32
 from intrigue.training.stacked.modules import stack_modules
 from output_layer_cases import CASES, NAMES, computed, random_case
@@ -16,8 +16,8 @@ from output_layer_cases import CASES, NAMES, computed, random_case
 pytestmark = pytest.mark.gpu
 
 
-def test_this_device_takes_the_kernels():
-    assert suits(torch.device("cuda"), torch.float32, 1024, 6)
+def test_this_device_runs_the_kernels():
+    assert is_supported(torch.device("cuda"), torch.float32, 1024, 6)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -38,15 +38,15 @@ def test_repeats_to_the_bit(outputs, low):
 
 def test_seeds_together_are_seeds_alone():
     given = [each.cuda() for each in random_case(1024, 1024, 6, low=True, lead=(3,)).given]
-    together = torch.func.vmap(NARROW)(*given)
+    together = torch.func.vmap(OUTPUT_LAYER)(*given)
     for seed in range(3):
-        assert torch.equal(together[seed], NARROW(*(each[seed] for each in given)))
+        assert torch.equal(together[seed], OUTPUT_LAYER(*(each[seed] for each in given)))
 
 
-def test_what_is_no_number_stays_so():
+def test_nan_stays_nan():
     (p, *rest), _, _ = random_case(3, 32, 2, seed=2)
     p[0, 5] = float("nan")
-    y = NARROW(p.cuda(), *(each.cuda() for each in rest))
+    y = OUTPUT_LAYER(p.cuda(), *(each.cuda() for each in rest))
     assert y[0].isnan().all() and y[1:].isfinite().all()
 
 
@@ -55,7 +55,7 @@ def test_captured_in_a_graph():
 
     def step():
         leaves = [each.detach().requires_grad_() for each in given]  # each time anew: none remembers another stream
-        y = NARROW(*leaves)
+        y = OUTPUT_LAYER(*leaves)
         return y.detach(), torch.autograd.grad(y.square().sum(), leaves)
 
     graph, (y, gradients) = captured(step)
@@ -98,9 +98,9 @@ def test_networks_compiled_in_a_stack(seeds):
 
 def test_nothing_waits():
     given = [each.cuda().requires_grad_() for each in random_case(1024, 1024, 6, low=True).given]
-    torch.autograd.grad(NARROW(*given).sum(), given)
+    torch.autograd.grad(OUTPUT_LAYER(*given).sum(), given)
     torch.cuda.set_sync_debug_mode("error")
     try:
-        torch.autograd.grad(NARROW(*given).sum(), given)
+        torch.autograd.grad(OUTPUT_LAYER(*given).sum(), given)
     finally:
         torch.cuda.set_sync_debug_mode("default")

@@ -1,4 +1,4 @@
-"""Draws of all seeds at once: the kernel against Philox by hand, and generators that stand where they should."""
+"""Draws of all seeds at once: the kernel against Philox by hand, and the generators' states afterwards."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from interpreted import found_by
-from intrigue.ops.philox import Dice
+from intrigue.ops.philox import DeviceRng
 from intrigue.rng import normal, uniform
 
-pytestmark = pytest.mark.xdist_group("dice")  # one process: what the interpreter takes, it takes once
+pytestmark = pytest.mark.xdist_group("philox")  # one process: the interpreter runs once
 
 LOW = (1 << 32) - 1
 # Counter, key and words: the known answers that Salmon et al. publish with their code (Random123, kat_vectors).
@@ -65,14 +65,14 @@ CASES = {
 
 @pytest.fixture(scope="module")
 def interpreted(tmp_path_factory):
-    """What the kernel gives in every case."""
-    file = tmp_path_factory.mktemp("dice") / "given.pt"
+    """The kernel's results for every case."""
+    file = tmp_path_factory.mktemp("philox") / "given.pt"
     torch.save({name: (torch.tensor(states), shape, kind) for name, (states, shape, kind) in CASES.items()}, file)
     return torch.load(found_by("philox_interpreted.py", tmp_path_factory, file))
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_kernel_draws_philox_and_moves_on(interpreted, name):
+def test_kernel_draws_philox_and_advances(interpreted, name):
     states, shape, gaussian = CASES[name]
     numbers, after = interpreted[name]
     for row, moved, (seed, offset) in zip(numbers, after.tolist(), states, strict=True):
@@ -85,13 +85,13 @@ def test_kernel_draws_philox_and_moves_on(interpreted, name):
 @pytest.mark.parametrize(
     ("kind", "draw", "dtype"), [("uniform", uniform, torch.float64), ("normal", normal, torch.float32)]
 )
-def test_elsewhere_each_seed_draws_what_it_draws_alone(count, kind, draw, dtype):
-    dice, own = ([torch.Generator().manual_seed(seed) for seed in range(count)] for _ in range(2))
-    rolled = Dice(dice, (2, 4), kind)
-    rolled.take_up()
+def test_without_the_kernel_each_seed_draws_what_it_draws_alone(count, kind, draw, dtype):
+    generators, own = ([torch.Generator().manual_seed(seed) for seed in range(count)] for _ in range(2))
+    device_rng = DeviceRng(generators, (2, 4), kind)
+    device_rng.load()
     for _ in range(3):
-        assert torch.equal(rolled.roll(), torch.stack([draw((2, 4), each, dtype) for each in own]))
-    rolled.put_down()
-    assert all(torch.equal(one.get_state(), other.get_state()) for one, other in zip(dice, own, strict=True))
-    assert rolled.registered == tuple(dice)
-    assert not [*rolled.changes()]
+        assert torch.equal(device_rng.draw(), torch.stack([draw((2, 4), each, dtype) for each in own]))
+    device_rng.store()
+    assert all(torch.equal(one.get_state(), other.get_state()) for one, other in zip(generators, own, strict=True))
+    assert device_rng.graph_generators == tuple(generators)
+    assert not [*device_rng.mutated_tensors()]

@@ -1,12 +1,12 @@
-"""On a CUDA device: the numbers of torch's generators, captured too, and generators that go on from there."""
+"""On a CUDA device: the numbers of torch's generators, also captured, and the generators' states afterwards."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 
-from intrigue.ops.execution import Captured
-from intrigue.ops.philox import Dice
+from intrigue.ops.execution import CudaGraph
+from intrigue.ops.philox import DeviceRng
 from intrigue.rng import normal, uniform
 
 pytestmark = pytest.mark.gpu
@@ -27,31 +27,31 @@ def same(kind, found, wanted):
 @pytest.mark.parametrize(("kind", "draw", "dtype"), KINDS)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("count", [1, 8])
-def test_what_torch_draws(kind, draw, dtype, shape, count):
-    rolled, own = generators(count), generators(count)
-    for each in (*rolled, *own):  # not from the beginning
+def test_draws_are_torchs(kind, draw, dtype, shape, count):
+    ours, own = generators(count), generators(count)
+    for each in (*ours, *own):  # not from the beginning
         uniform((3,), each)
-    dice = Dice(rolled, shape, kind)
-    dice.take_up()
+    device_rng = DeviceRng(ours, shape, kind)
+    device_rng.load()
     for _ in range(3):
-        assert same(kind, dice.roll(), torch.stack([draw(shape, each, dtype) for each in own]))
-    dice.put_down()
-    for one, other in zip(rolled, own, strict=True):
+        assert same(kind, device_rng.draw(), torch.stack([draw(shape, each, dtype) for each in own]))
+    device_rng.store()
+    for one, other in zip(ours, own, strict=True):
         assert torch.equal(one.get_state(), other.get_state())
         assert torch.equal(uniform((5,), one), uniform((5,), other))
 
 
 @pytest.mark.parametrize(("kind", "draw", "dtype"), KINDS)
-def test_captured_it_goes_on(kind, draw, dtype):
-    rolled, own = generators(2), generators(2)
-    dice = Dice(rolled, (2, 100), kind)
-    assert dice.registered == ()
-    dice.take_up()
-    captured = Captured(dice.roll, dice.registered, dice.changes)
+def test_captured_draws_advance(kind, draw, dtype):
+    ours, own = generators(2), generators(2)
+    device_rng = DeviceRng(ours, (2, 100), kind)
+    assert device_rng.graph_generators == ()
+    device_rng.load()
+    captured = CudaGraph(device_rng.draw, device_rng.graph_generators, device_rng.mutated_tensors)
     for _ in range(4):
         assert same(kind, captured(), torch.stack([draw((2, 100), each, dtype) for each in own]))
-    dice.put_down()
-    for each in (*rolled, *own):  # somebody else draws meanwhile
+    device_rng.store()
+    for each in (*ours, *own):  # others draw meanwhile
         normal((9,), each)
-    dice.take_up()
+    device_rng.load()
     assert same(kind, captured(), torch.stack([draw((2, 100), each, dtype) for each in own]))

@@ -1,4 +1,4 @@
-"""Wide products: bfloat16 while learning and nowhere else, and values stay float32."""
+"""Hidden layers: bfloat16 while learning and nowhere else, and values stay float32."""
 
 from __future__ import annotations
 
@@ -10,49 +10,49 @@ import torch
 from intrigue.agents.ddpg_networks import Actor, TwinCritic
 from intrigue.config.run import resolve
 from intrigue.nn.icm_dynamics import IcmDynamics
-from intrigue.ops.precision import CPU_INSTRUCTIONS, exact_float32, fast_float32, pick_products, takes_bfloat16
+from intrigue.ops.precision import CPU_INSTRUCTIONS, exact_float32, fast_float32, resolve_matmul_dtype, uses_bfloat16
 from intrigue.presets import preset_layer
 from intrigue.run.build import resolve_machine_settings
 from intrigue.spaces import ActionSpec
 
 
-def test_taken_while_learning_alone(bfloat16):
+def test_used_only_while_learning(bfloat16):
     with fast_float32():
-        assert takes_bfloat16()
+        assert uses_bfloat16()
         with exact_float32():
-            assert not takes_bfloat16()
-        assert takes_bfloat16()
-    assert not takes_bfloat16()
+            assert not uses_bfloat16()
+        assert uses_bfloat16()
+    assert not uses_bfloat16()
     with exact_float32():
-        assert not takes_bfloat16()
+        assert not uses_bfloat16()
 
 
-def test_not_taken_unless_chosen():
+def test_not_used_unless_chosen():
     with fast_float32():
-        assert not takes_bfloat16()
+        assert not uses_bfloat16()
 
 
 @pytest.mark.parametrize(
     ("instructions", "there"),
     [((), "float32"), (("_is_avx512_bf16_supported",), "bfloat16"), (("_is_amx_tile_supported",), "bfloat16")],
 )
-def test_a_cpu_takes_it_only_with_instructions_for_it(monkeypatch, instructions, there):
+def test_a_cpu_uses_it_only_with_instructions_for_it(monkeypatch, instructions, there):
     for name in CPU_INSTRUCTIONS:
         monkeypatch.setattr(torch.cpu, name, lambda name=name: name in instructions, raising=False)
     cpu, gpu = torch.device("cpu"), torch.device("cuda")
-    assert pick_products("bfloat16", cpu) == there
-    assert pick_products("bfloat16", gpu) == "bfloat16"
-    assert pick_products("float32", cpu) == pick_products("float32", gpu) == "float32"
+    assert resolve_matmul_dtype("bfloat16", cpu) == there
+    assert resolve_matmul_dtype("bfloat16", gpu) == "bfloat16"
+    assert resolve_matmul_dtype("float32", cpu) == resolve_matmul_dtype("float32", gpu) == "float32"
 
 
-def test_torch_still_tells_of_the_instructions():
-    """Under these names: without them bfloat16 would never be taken, and nobody would notice."""
-    told = {name: getattr(torch.cpu, name)() for name in CPU_INSTRUCTIONS}
-    assert told["_is_avx512_bf16_supported"] is ("avx512_bf16" in Path("/proc/cpuinfo").read_text().split())
-    assert isinstance(told["_is_amx_tile_supported"], bool)
+def test_torch_still_reports_the_instructions():
+    """Under these names: without them bfloat16 would silently never be used."""
+    reported = {name: getattr(torch.cpu, name)() for name in CPU_INSTRUCTIONS}
+    assert reported["_is_avx512_bf16_supported"] is ("avx512_bf16" in Path("/proc/cpuinfo").read_text().split())
+    assert isinstance(reported["_is_amx_tile_supported"], bool)
 
 
-def test_a_runs_settings_say_what_it_multiplied_in(monkeypatch):
+def test_resolved_settings_name_the_dtype_used(monkeypatch):
     wanted = resolve(preset_layer("nnm-urlb"), {"device": "cpu"})
     for name in CPU_INSTRUCTIONS:
         monkeypatch.setattr(torch.cpu, name, lambda: False)

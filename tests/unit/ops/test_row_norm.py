@@ -1,4 +1,4 @@
-"""Lengths of rows and their gradients, plain and compiled, of any width; and the loss that hung on them."""
+"""Norms of rows and their gradients, eager and compiled, of any width; and a loss built on them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 
 import intrigue
 from intrigue.nn.icm_dynamics import IcmDynamics
-from intrigue.ops.row_norm import lengths
+from intrigue.ops.row_norm import row_norm
 from intrigue.spaces import ActionSpec
 
 NORMS = re.compile(r"(vector_norm|linalg\.norm|\.norm)\(")
@@ -22,18 +22,18 @@ def in_both_ways(function):
 
 @pytest.mark.parametrize("lead", [(5,), (1, 5), (2, 3)])
 @pytest.mark.parametrize("width", [1, 2, 7])
-def test_lengths_and_their_gradient(lead, width):
+def test_norms_and_their_gradient(lead, width):
     x = torch.randn(*lead, width, generator=torch.Generator().manual_seed(width), requires_grad=True)
     wanted = x.detach().square().sum(-1).sqrt()
-    for function in in_both_ways(lambda x: lengths(x).mean()):
+    for function in in_both_ways(lambda x: row_norm(x).mean()):
         (gradient,) = torch.autograd.grad(function(x), x)
         torch.testing.assert_close(gradient, x.detach() / wanted.unsqueeze(-1) / wanted.numel())
-    torch.testing.assert_close(lengths(x.detach()), wanted)
+    torch.testing.assert_close(row_norm(x.detach()), wanted)
 
 
-def test_no_gradient_where_there_is_no_length():
+def test_gradient_at_zero_is_zero():
     x = torch.zeros(3, 1, requires_grad=True)
-    for function in in_both_ways(lambda x: lengths(x).sum()):
+    for function in in_both_ways(lambda x: row_norm(x).sum()):
         assert torch.autograd.grad(function(x), x)[0].eq(0).all()
 
 
@@ -41,17 +41,17 @@ def test_norms_are_compiled_with_their_axis():
     """Whatever version compiles here: without it torch 2.11 has the wrong gradient, of one number alone."""
     asked = []
 
-    def look(graph, inputs):
+    def inspect(graph, inputs):
         asked.extend(node.kwargs for node in graph.graph.nodes if node.target is torch.linalg.vector_norm)
         return graph.forward
 
     model = IcmDynamics(8, ActionSpec("continuous", low=(-1.0,), high=(1.0,)), 6)
-    torch.compile(lambda *given: model(*given), backend=look)(*torch.randn(2, 1, 16, 8), torch.rand(1, 16, 1))
+    torch.compile(lambda *given: model(*given), backend=inspect)(*torch.randn(2, 1, 16, 8), torch.rand(1, 16, 1))
     assert [each["keepdim"] for each in asked] == [True, True]
 
 
-def test_nothing_that_learns_takes_norms_otherwise():
-    """Those named here have no gradient: distances of neighbours, singular values' denominators, a start of weights."""
+def test_nothing_that_learns_computes_norms_otherwise():
+    """The files listed have norms without gradients: distances, denominators of singular values, initial weights."""
     source = Path(intrigue.__file__).parent
     found = {str(file.relative_to(source)) for file in source.rglob("*.py") if NORMS.search(file.read_text())}
     assert found == {"ops/row_norm.py", "nn/knn.py", "nuclear/reference.py", "bench/score.py", "nn/networks.py"}

@@ -1,4 +1,4 @@
-"""What ranks neighbours: split factors give float32's products; elsewhere it is torch's own."""
+"""3xTF32: products of split factors are as accurate as float32's; without the kernel they are torch's own."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from torch.func import vmap
 
 from interpreted import found_by
 from intrigue.ops import tf32x3
-from intrigue.ops.tf32x3 import EXPANDED, expanded, takes_kernel
+from intrigue.ops.tf32x3 import PAIRWISE_SCORES, pairwise_scores, uses_kernel
 
-pytestmark = pytest.mark.xdist_group("expansion")  # one process: what the interpreter takes, it takes once
+pytestmark = pytest.mark.xdist_group("tf32x3")  # one process: the interpreter runs once
 
 INF, NAN = torch.inf, torch.nan
-# Of |x| |y|: what is left out of a product of split factors, and the rounding of its sums.
+# Of |x| |y|: the omitted part of a product of split factors, and the rounding of its sums.
 ROUNDING = 2**-20
 
 
@@ -51,30 +51,30 @@ CASES = {
 
 @pytest.fixture(scope="module")
 def interpreted(tmp_path_factory):
-    """What the kernel makes of every case."""
-    given = tmp_path_factory.mktemp("expansion") / "given.pt"
+    """The kernel's results for every case."""
+    given = tmp_path_factory.mktemp("tf32x3") / "given.pt"
     query, memory, norms = drawn(3, 4, 10)
     far, broken = norms.clone(), memory.clone()
     far[2], broken[1, 3] = INF, NAN
-    torch.save({**CASES, "barred": (query, memory, far), "no number": (query, broken, norms)}, given)
+    torch.save({**CASES, "infinite": (query, memory, far), "nan": (query, broken, norms)}, given)
     return torch.load(found_by("tf32x3_interpreted.py", tmp_path_factory, given))
 
 
 def test_kernel_by_hand(interpreted):
-    # 25 − 2 (3 − 8) and 0.25 − 2 · 0.5, of numbers that TensorFloat-32 has
+    # 25 − 2 (3 − 8) and 0.25 − 2 · 0.5, exact in TF32
     assert interpreted["by hand"].tolist() == [[35.0, -0.75]]
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_kernel_is_as_near_as_float32(interpreted, name):
+def test_kernel_is_as_accurate_as_float32(interpreted, name):
     query, memory, norms = (each.double() for each in CASES[name])
     wanted = norms.unsqueeze(-2) - 2 * query @ memory.mT
     reach = 2 * query.norm(dim=-1, keepdim=True) * memory.norm(dim=-1).unsqueeze(-2) + norms.abs().unsqueeze(-2)
     assert ((interpreted[name] - wanted).abs() <= ROUNDING * reach).all()
 
 
-def test_one_part_of_three_would_not_do(interpreted):
-    """Without the products of what rounding leaves, TensorFloat-32 itself is a thousand times further off."""
+def test_plain_tf32_would_not_do(interpreted):
+    """Without the products of the remainders, plain TF32 has a thousand times the error."""
     query, memory, norms = CASES["square"]
     rounded = [(each.view(torch.int32) + 0x1000 & -0x2000).view(torch.float32).double() for each in (query, memory)]
     wanted = norms.double() - 2 * query.double() @ memory.double().mT
@@ -82,26 +82,26 @@ def test_one_part_of_three_would_not_do(interpreted):
     assert (lone - wanted).abs().max() > 100 * (interpreted["square"] - wanted).abs().max()
 
 
-def test_what_is_barred_stays_so_and_what_is_no_number_too(interpreted):
-    barred, broken = interpreted["barred"], interpreted["no number"]
-    assert (barred[:, 2] == INF).all()
-    assert torch.isfinite(barred[:, [0, 1, 3]]).all()
+def test_infinite_norms_and_nan_stay(interpreted):
+    infinite, broken = interpreted["infinite"], interpreted["nan"]
+    assert (infinite[:, 2] == INF).all()
+    assert torch.isfinite(infinite[:, [0, 1, 3]]).all()
     assert broken[:, 1].isnan().all()
     assert torch.isfinite(broken[:, [0, 2, 3]]).all()
 
 
-def test_elsewhere_it_is_addmm_to_the_bit():
+def test_without_the_kernel_it_is_addmm_bit_for_bit():
     query, memory, norms = drawn(300, 280, 270)
-    assert not takes_kernel(query, memory)  # a CPU
-    assert torch.equal(expanded(query, memory, norms), torch.addmm(norms, query, memory.mT, alpha=-2))
+    assert not uses_kernel(query, memory)  # a CPU
+    assert torch.equal(pairwise_scores(query, memory, norms), torch.addmm(norms, query, memory.mT, alpha=-2))
 
 
 def test_a_memory_too_large_to_be_split_is_not(monkeypatch):
     monkeypatch.setattr(tf32x3, "INTERPRETED", True)
-    assert takes_kernel(torch.empty(256, 512), torch.empty(8192, 512))
-    assert not takes_kernel(torch.empty(256, 512), torch.empty(16384, 512))
-    assert not takes_kernel(torch.empty(256, 512).double(), torch.empty(256, 512).double())
-    assert not takes_kernel(torch.empty(255, 512), torch.empty(256, 512))
+    assert uses_kernel(torch.empty(256, 512), torch.empty(8192, 512))
+    assert not uses_kernel(torch.empty(256, 512), torch.empty(16384, 512))
+    assert not uses_kernel(torch.empty(256, 512).double(), torch.empty(256, 512).double())
+    assert not uses_kernel(torch.empty(255, 512), torch.empty(256, 512))
 
 
 @pytest.mark.parametrize("members", [False, True])
@@ -115,11 +115,13 @@ def test_maps_are_what_each_gives(in_dims, members):
         for each, dim in zip((query, memory, norms), in_dims, strict=True)
     ]
     each = [
-        expanded(*(part if dim is None else part.select(dim, i) for part, dim in zip(given, in_dims, strict=True)))
+        pairwise_scores(
+            *(part if dim is None else part.select(dim, i) for part, dim in zip(given, in_dims, strict=True))
+        )
         for i in range(2)
     ]
-    torch.testing.assert_close(vmap(expanded, in_dims)(*given), torch.stack(each))
+    torch.testing.assert_close(vmap(pairwise_scores, in_dims)(*given), torch.stack(each))
 
 
-def test_torch_finds_nothing_wrong_with_the_operator():
-    library.opcheck(EXPANDED, drawn(4, 5, 6), test_utils=("test_schema", "test_faketensor"))
+def test_opcheck():
+    library.opcheck(PAIRWISE_SCORES, drawn(4, 5, 6), test_utils=("test_schema", "test_faketensor"))

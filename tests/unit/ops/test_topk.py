@@ -1,4 +1,4 @@
-"""The columns of the k smallest: the kernel against NumPy's stable sort, the operator against what torch promises."""
+"""Columns of the k smallest: the kernel against NumPy's stable sort; opcheck, vmap and torch.compile."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from torch import library
 
 from interpreted import found_by
 from intrigue.ops import topk as module
-from intrigue.ops.topk import MOST, SMALLEST, WIDEST, smallest, takes_kernel
+from intrigue.ops.topk import BOTTOM_K, MAX_K, MAX_WIDTH, bottom_k, uses_kernel
 
-pytestmark = pytest.mark.xdist_group("smallest")  # one process: what the interpreter takes, it takes once
+pytestmark = pytest.mark.xdist_group("topk")  # one process: the interpreter runs once
 
 INF, NAN = torch.inf, torch.nan
 TINY = 1e-45  # the smallest float32 there is, a subnormal one
@@ -66,8 +66,8 @@ TABLES = tables()
 
 @pytest.fixture(scope="module")
 def interpreted(tmp_path_factory):
-    """What the kernel finds in every table."""
-    given = tmp_path_factory.mktemp("smallest") / "given.pt"
+    """The kernel's result for every table."""
+    given = tmp_path_factory.mktemp("topk") / "given.pt"
     torch.save(TABLES, given)
     return torch.load(found_by("topk_interpreted.py", tmp_path_factory, given))
 
@@ -86,52 +86,52 @@ def test_kernel_sorts_stably(interpreted, name):
 
 @settings(max_examples=60, deadline=None)
 @given(st.sampled_from(KINDS), st.integers(0, 6), st.integers(1, 300), st.data())
-def test_elsewhere_it_is_topk_to_the_bit(kind, rows, width, data):
+def test_without_the_kernel_it_is_topk_bit_for_bit(kind, rows, width, data):
     k = data.draw(st.integers(0, width))
     values = table(kind, rows, width, seed=data.draw(st.integers(0, 2**16)))
-    assert torch.equal(smallest(values, k), values.topk(k, largest=False).indices)
+    assert torch.equal(bottom_k(values, k), values.topk(k, largest=False).indices)
 
 
 def test_too_many_are_refused():
     with pytest.raises(RuntimeError, match="out of range"):
-        smallest(torch.zeros(2, 3), 4)
+        bottom_k(torch.zeros(2, 3), 4)
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2])
 def test_mapped_axis_is_more_rows(axis):
     values = table("ties", 24, 40).unflatten(0, (4, 6))
-    expected = torch.stack([smallest(each, 5) for each in values])
-    mapped = torch.func.vmap(lambda each: smallest(each, 5), in_dims=axis)(values.movedim(0, axis))
+    expected = torch.stack([bottom_k(each, 5) for each in values])
+    mapped = torch.func.vmap(lambda each: bottom_k(each, 5), in_dims=axis)(values.movedim(0, axis))
     assert torch.equal(mapped, expected)
     twice = values.unflatten(1, (2, 3))
-    again = torch.func.vmap(torch.func.vmap(lambda each: smallest(each, 5)))(twice)
+    again = torch.func.vmap(torch.func.vmap(lambda each: bottom_k(each, 5)))(twice)
     assert torch.equal(again.flatten(1, 2), expected)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64])
-def test_operator_keeps_its_promises_to_torch(dtype):
+def test_opcheck(dtype):
     values = table("ties", 6, 40).to(dtype).requires_grad_()
-    library.opcheck(SMALLEST, (values, 5))
-    assert not smallest(values, 5).requires_grad
+    library.opcheck(BOTTOM_K, (values, 5))
+    assert not bottom_k(values, 5).requires_grad
 
 
 def test_compiles_as_one_graph():
     values = table("random", 6, 40)
-    compiled = torch.compile(lambda each: smallest(each * 2, 5) + 1, fullgraph=True, backend="aot_eager")
-    assert torch.equal(compiled(values), smallest(values, 5) + 1)
+    compiled = torch.compile(lambda each: bottom_k(each * 2, 5) + 1, fullgraph=True, backend="aot_eager")
+    assert torch.equal(compiled(values), bottom_k(values, 5) + 1)
 
 
-def test_what_the_kernel_takes(monkeypatch):
-    monkeypatch.setattr(module, "triton_works", lambda: True)
+def test_supported_sizes(monkeypatch):
+    monkeypatch.setattr(module, "triton_available", lambda: True)
     gpu, single = torch.device("cuda"), torch.float32
-    assert takes_kernel(gpu, single, 1024, 11)
-    assert takes_kernel(gpu, single, WIDEST, MOST)
-    assert takes_kernel(gpu, single, 1, 1)
-    assert not takes_kernel(gpu, single, WIDEST + 1, 11)
-    assert not takes_kernel(gpu, single, 1024, MOST + 1)
-    assert not takes_kernel(gpu, single, 1024, 0)
-    assert not takes_kernel(gpu, single, 3, 4)  # torch.topk says what is wrong
-    assert not takes_kernel(gpu, torch.float64, 1024, 11)
-    assert not takes_kernel(torch.device("cpu"), single, 1024, 11)
-    monkeypatch.setattr(module, "triton_works", lambda: False)
-    assert not takes_kernel(gpu, single, 1024, 11)
+    assert uses_kernel(gpu, single, 1024, 11)
+    assert uses_kernel(gpu, single, MAX_WIDTH, MAX_K)
+    assert uses_kernel(gpu, single, 1, 1)
+    assert not uses_kernel(gpu, single, MAX_WIDTH + 1, 11)
+    assert not uses_kernel(gpu, single, 1024, MAX_K + 1)
+    assert not uses_kernel(gpu, single, 1024, 0)
+    assert not uses_kernel(gpu, single, 3, 4)  # torch.topk raises the error
+    assert not uses_kernel(gpu, torch.float64, 1024, 11)
+    assert not uses_kernel(torch.device("cpu"), single, 1024, 11)
+    monkeypatch.setattr(module, "triton_available", lambda: False)
+    assert not uses_kernel(gpu, single, 1024, 11)

@@ -1,4 +1,4 @@
-"""The kernel of `intrigue::smallest` on a CUDA device: columns, maps, graphs, torch.compile, no waiting."""
+"""The kernel of `intrigue::bottom_k` on a CUDA device: columns, maps, graphs, torch.compile, no waiting."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 from test_topk import KINDS, TABLES, table
 
-from intrigue.ops.topk import MOST, WIDEST, smallest
+from intrigue.ops.topk import MAX_K, MAX_WIDTH, bottom_k
 
 pytestmark = pytest.mark.gpu
 
@@ -20,39 +20,40 @@ def sorted_columns(values, k):
 @pytest.mark.parametrize("name", TABLES)
 def test_awkward_tables(name):
     values, k = TABLES[name]
-    if k <= MOST:
+    if k <= MAX_K:
         # Strides are kept.
         held = torch.empty_strided(values.shape, values.stride(), device="cuda").copy_(values)
-        assert torch.equal(smallest(held, k), sorted_columns(held, k))
+        assert torch.equal(bottom_k(held, k), sorted_columns(held, k))
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
-    ("rows", "width", "k"), [(1024, 1024, 11), (1024, 1024, 16), (8192, 1024, 16), (300, WIDEST, MOST), (300, 2100, 20)]
+    ("rows", "width", "k"),
+    [(1024, 1024, 11), (1024, 1024, 16), (8192, 1024, 16), (300, MAX_WIDTH, MAX_K), (300, 2100, 20)],
 )
 def test_batches(kind, rows, width, k):
     values = table(kind, rows, width).cuda()
-    assert torch.equal(smallest(values, k), sorted_columns(values, k))
+    assert torch.equal(bottom_k(values, k), sorted_columns(values, k))
 
 
-@pytest.mark.parametrize(("width", "k"), [(WIDEST + 1, 5), (100, MOST + 1)])
+@pytest.mark.parametrize(("width", "k"), [(MAX_WIDTH + 1, 5), (100, MAX_K + 1)])
 def test_larger_ones_go_to_topk(width, k):
     values = torch.stack([torch.randperm(width) for _ in range(8)]).float().cuda()  # no two are equal
-    assert torch.equal(smallest(values, k), sorted_columns(values, k))
+    assert torch.equal(bottom_k(values, k), sorted_columns(values, k))
 
 
 def test_mapped():
     values = table("ties", 8 * 1024, 1024).cuda().unflatten(0, (8, 1024))
-    assert torch.equal(torch.func.vmap(lambda each: smallest(each, 16))(values), sorted_columns(values, 16))
+    assert torch.equal(torch.func.vmap(lambda each: bottom_k(each, 16))(values), sorted_columns(values, 16))
 
 
 def test_captured_in_a_graph():
     values = table("random", 1024, 1024).cuda()
-    smallest(values, 16)  # compiled before the capture
+    bottom_k(values, 16)  # compiled before the capture
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        columns = smallest(values, 16)
+        columns = bottom_k(values, 16)
     for kind in KINDS:
         values.copy_(table(kind, 1024, 1024, seed=5))
         graph.replay()
@@ -61,10 +62,10 @@ def test_captured_in_a_graph():
 
 def test_nothing_waits():
     values = table("random", 1024, 1024).cuda()
-    expected = smallest(values, 16)
+    expected = bottom_k(values, 16)
     torch.cuda.set_sync_debug_mode("error")
     try:
-        found = smallest(values, 16)
+        found = bottom_k(values, 16)
     finally:
         torch.cuda.set_sync_debug_mode("default")
     assert torch.equal(found, expected)
@@ -72,5 +73,5 @@ def test_nothing_waits():
 
 def test_compiled():
     values = table("ties", 1024, 1024).cuda()
-    compiled = torch.compile(lambda each: smallest(each * 2, 11) + 1, fullgraph=True)
+    compiled = torch.compile(lambda each: bottom_k(each * 2, 11) + 1, fullgraph=True)
     assert torch.equal(compiled(values), sorted_columns(values, 11) + 1)

@@ -25,7 +25,7 @@ def begun(world, **changes):
 def check_windows(world, replay, sample, steps):
     """Every row of every window is the transition that followed in its episode and skill, or does not count."""
     batch = sample.batch
-    for column, (step, env) in enumerate(zip(sample.drawn.step.tolist(), sample.drawn.env.tolist(), strict=True)):
+    for column, (step, env) in enumerate(zip(sample.starts.step.tolist(), sample.starts.env.tolist(), strict=True)):
         counts = world.seen[step][env].valid
         for t in range(steps):
             if t and counts:
@@ -69,8 +69,8 @@ def test_windows_are_what_happened(envs, stack, steps, end, skill, late, capacit
     assert len(replay) == max(0, len(world.seen) - steps + 1 - replay.store.first_sampleable_step) * envs
     if len(replay):
         sample = replay.sample(0)
-        assert sample.drawn.step.min() >= replay.store.first_sampleable_step
-        assert sample.drawn.step.max() <= len(world.seen) - steps
+        assert sample.starts.step.min() >= replay.store.first_sampleable_step
+        assert sample.starts.step.max() <= len(world.seen) - steps
         check_windows(world, replay, sample, steps)
 
 
@@ -122,7 +122,7 @@ def test_tuples_span_the_window_and_sum_its_rewards():
     sample = replay.sample(0)
     batch, discount = sample.batch, sample.extras["discount"]
     lengths = set()
-    for column, (step, env) in enumerate(zip(sample.drawn.step.tolist(), sample.drawn.env.tolist(), strict=True)):
+    for column, (step, env) in enumerate(zip(sample.starts.step.tolist(), sample.starts.env.tolist(), strict=True)):
         total, taken = 0.0, 0
         for t in range(3):
             seen = world.seen[step + t][env]
@@ -145,7 +145,7 @@ def test_tuples_span_the_window_and_sum_its_rewards():
 def frequencies(replay, draws):
     counts = {}
     for _ in range(draws):
-        drawn = replay.sample(0).drawn
+        drawn = replay.sample(0).starts
         for place in zip(drawn.step.tolist(), drawn.env.tolist(), strict=True):
             counts[place] = counts.get(place, 0) + 1
     return counts
@@ -197,7 +197,7 @@ def test_an_episode_with_a_forgotten_beginning_is_drawn_from_as_far_as_it_is_kno
             truncated=over, valid=~over, next_frames=world.frames(), frames=world.frames(),
         )  # fmt: skip
         replay.add(taken)
-    drawn = replay.sample(0).drawn.step
+    drawn = replay.sample(0).starts.step
     assert int(drawn.min()) >= replay.store.first_sampleable_step
     assert int(drawn.max()) == 250
 
@@ -212,8 +212,8 @@ def test_priorities_decide_what_is_drawn():
     slots = replay.store.slot_index(torch.arange(10).unsqueeze(-1), torch.arange(2))
     replay.priorities.tree.put(slots, wanted)
     sample = replay.sample(50)
-    drawn, chance = sample.drawn, wanted[sample.drawn.step, sample.drawn.env] / 190
-    torch.testing.assert_close(drawn.chance, chance)
+    drawn, chance = sample.starts, wanted[sample.starts.step, sample.starts.env] / 190
+    torch.testing.assert_close(drawn.probability, chance)
     counts = frequencies(replay, 50)
     for (step, env), count in counts.items():
         expected = 50_000 * float(wanted[step, env]) / 190
@@ -232,8 +232,8 @@ def test_errors_become_priorities_and_new_ones_begin_at_the_largest():
     sample = replay.sample(0)
     error = torch.linspace(-3, 4, 8)
     replay.update_priorities(sample, error)
-    for step in set(sample.drawn.step.tolist()):
-        largest = error[sample.drawn.step == step].abs().double().max()
+    for step in set(sample.starts.step.tolist()):
+        largest = error[sample.starts.step == step].abs().double().max()
         got = replay.priorities.tree.get(replay.store.slot_index(torch.tensor([step]), torch.tensor([0])))
         assert float(got) == pytest.approx((float(largest) + 1e-6) ** 0.5)
     world.step(replay)
@@ -249,8 +249,8 @@ def test_what_is_forgotten_is_not_drawn_by_priority_either():
         if len(replay):
             sample = replay.sample(0)
             replay.update_priorities(sample, torch.rand(500, generator=torch.Generator().manual_seed(0)) + 0.5)
-            assert int(sample.drawn.step.min()) >= replay.store.first_sampleable_step
-            assert int(sample.drawn.step.max()) <= len(world.seen) - 3
+            assert int(sample.starts.step.min()) >= replay.store.first_sampleable_step
+            assert int(sample.starts.step.max()) <= len(world.seen) - 3
     check_windows(world, replay, sample, 3)
     assert float(replay.priorities.tree.total) == pytest.approx(float(replay.priorities.state_dict()["weight"].sum()))
 
@@ -334,7 +334,7 @@ def test_environments_that_begin_anew_cut_off_what_was_under_way():
         world.step(loaded)
     sample = loaded.sample(0)
     check_windows(world, loaded, sample, 2)
-    assert (sample.drawn.step == 11).any()
+    assert (sample.starts.step == 11).any()
 
 
 def test_too_small_a_replay_is_refused_in_words():

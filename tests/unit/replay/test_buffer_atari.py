@@ -35,7 +35,7 @@ def test_stacks_rebuilt_from_single_frames_equal_the_environments_own():
     for index, env in enumerate(envs):
         seed = derive_seed(cfg.run.seed, "env", index)
         shown.append(np.array(env.reset(seed)))
-        env.stagger(seed / 2**31)
+        env.shorten_first_episode(seed / 2**31)
     collector.start()
     ends, reached = 0, [None, None]
     for _ in range(400):

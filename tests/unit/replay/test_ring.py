@@ -41,7 +41,7 @@ def test_words_are_read_as_bytes_are(obs, action, skill, count):
     layout, memory = row_layout(spaces, 0), packed(spaces, count)
     as_bytes, as_words = RowReader(memory, layout), WordRowReader(memory, layout)
     asked = torch.arange(3 * count).view(3, count) * 7  # also of later laps
-    theirs, ours = as_bytes.whole(asked), as_words.whole(asked)
+    theirs, ours = as_bytes.get_all(asked), as_words.get_all(asked)
     assert theirs.keys() == ours.keys()
     for name, field in theirs.items():
         for found in (ours[name], as_words.get(name, asked)):
@@ -56,7 +56,7 @@ def test_what_is_written_is_read():
     rows.fields["frame"][2] = torch.tensor([1.5, -2.0, 3.25])
     rows.fields["terminated"][2] = True
     rows.fields["truncated"][2] = False
-    found = rows.whole(torch.tensor([2]))
+    found = rows.get_all(torch.tensor([2]))
     assert found["frame"].tolist() == [[1.5, -2.0, 3.25]]
     assert found["terminated"].tolist() == [True]
     assert found["truncated"].tolist() == [False]

@@ -14,10 +14,10 @@ from intrigue.errors import CheckpointError, ConfigError
 from intrigue.presets import preset_layer
 from intrigue.report.arms import sort_tasks
 from intrigue.report.commands import plain_commands
-from intrigue.report.numbers import coverage, of_arm
+from intrigue.report.numbers import coverage, estimate_arm
 from intrigue.report.page import find_runs, read_tasks
 from intrigue.report.record import read_record
-from intrigue.report.sections import warnings_of
+from intrigue.report.sections import collect_warnings
 from intrigue.report.tables import difference_table, run_table
 from report_folders import config_of, visits_of, write_run
 
@@ -66,7 +66,7 @@ def test_bookkeeping_makes_no_arm_but_a_step_budget_does(tmp_path):
     ]
     assert labels_of(*paths) == ["nnmc (knn, 400 steps)", "nnmc (knn, 800 steps)"]
     (task,) = tasks_of(*paths)
-    assert any("different numbers of steps" in text for text in warnings_of(task))
+    assert any("different numbers of steps" in text for text in collect_warnings(task))
 
 
 def test_several_environments_of_an_agent_that_is_published_with_one_are_said(tmp_path):
@@ -102,8 +102,8 @@ def test_a_damaged_run_is_listed_and_not_averaged(tmp_path):
     (task,) = tasks_of(*paths, bad)
     (arm,) = task.arms
     assert [run.seed for run in arm.counted] == [0, 1]
-    assert of_arm(arm, coverage).mean == 1.0
-    assert warnings_of(task) == ["nnmc (knn): the numbers are of 2 finished runs out of 3 (1 damaged)."]
+    assert estimate_arm(arm, coverage).mean == 1.0
+    assert collect_warnings(task) == ["nnmc (knn): the numbers are of 2 finished runs out of 3 (1 damaged)."]
     (row,) = [row for row in run_table([task], []).rows if row[3].text == "damaged"]
     assert row[0].text == str(bad)
     assert "SHA-256" in row[0].note
@@ -129,7 +129,7 @@ def test_unfinished_runs_are_not_mixed_with_finished_ones(tmp_path):
     part = write_run(tmp_path / "b", config_of(1), visits=visits_of(1), step=200, finished=False)
     (task,) = tasks_of(whole, part)
     assert [run.seed for run in task.arms[0].counted] == [0]
-    assert "1 finished run out of 2 (1 unfinished)" in warnings_of(task)[0]
+    assert "1 finished run out of 2 (1 unfinished)" in collect_warnings(task)[0]
 
 
 def test_unfinished_runs_at_one_step_are_shown_so_far_and_others_not_averaged(tmp_path):
@@ -141,7 +141,7 @@ def test_unfinished_runs_at_one_step_are_shown_so_far_and_others_not_averaged(tm
     assert task.arms[0].so_far and len(task.arms[0].counted) == 2
     (task,) = tasks_of(first, third)
     assert task.arms[0].counted == []
-    assert "not averaged" in warnings_of(task)[0]
+    assert "not averaged" in collect_warnings(task)[0]
 
 
 def test_a_run_in_use_is_running_and_a_dead_holder_is_not(tmp_path):
@@ -159,7 +159,7 @@ def test_the_same_seed_twice_counts_once(tmp_path):
     (arm,) = task.arms
     assert [run.state for run in arm.runs] == ["finished", "duplicate"]
     assert len(arm.counted) == 1
-    assert of_arm(arm, coverage).low is None
+    assert estimate_arm(arm, coverage).low is None
 
 
 def test_a_damaged_copy_does_not_hide_the_whole_one(tmp_path):

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from matplotlib.lines import Line2D
 
-from intrigue.report.arms import Arm
-from intrigue.report.charts import CHART_INCHES, drawing, legend_below, line_chart, new_figure
+from intrigue.report.arms import ArmRuns
+from intrigue.report.charts import CHART_INCHES, add_legend_below, draw_line_chart, make_figure, use_style
 from intrigue.report.record import read_record
 from report_folders import config_of, write_run
 
@@ -20,14 +20,14 @@ names = st.lists(st.integers(1, 40), min_size=1, max_size=12)
 def legend_of(width: float, lengths: list[int], columns: int):
     """The figure and its legend of labels that long."""
     handles = [Line2D([], [], label="m" * length) for length in lengths]
-    figure = new_figure(width, 3.0)
-    return figure, legend_below(figure, handles, columns, fontsize=10)
+    figure = make_figure(width, 3.0)
+    return figure, add_legend_below(figure, handles, columns, fontsize=10)
 
 
 @settings(max_examples=25, deadline=None)
 @given(names, st.floats(4.0, 12.0), st.integers(1, 6))
 def test_a_legend_stays_within_its_figure(lengths: list[int], width: float, columns: int) -> None:
-    with drawing():
+    with use_style():
         figure, legend = legend_of(width, lengths, columns)
         assert len(figure.legends) == 1
         assert [text.get_text() for text in legend.get_texts()] == ["m" * length for length in lengths]
@@ -39,7 +39,7 @@ def test_a_legend_stays_within_its_figure(lengths: list[int], width: float, colu
 @pytest.mark.parametrize(("labels", "columns", "expected"), [(7, 6, 4), (6, 6, 6), (4, 3, 2), (1, 3, 1)])
 def test_rows_of_a_legend_are_about_as_full(labels: int, columns: int, expected: int) -> None:
     """Seven of at most six a row are four and three, not six and one."""
-    with drawing():
+    with use_style():
         figure, legend = legend_of(40.0, [3] * labels, columns)
         figure.draw_without_rendering()
         places = {round(text.get_window_extent().x0) for text in legend.get_texts()}
@@ -47,7 +47,7 @@ def test_rows_of_a_legend_are_about_as_full(labels: int, columns: int, expected:
 
 
 def test_a_narrow_figure_gets_more_rows() -> None:
-    with drawing():
+    with use_style():
         figure, legend = legend_of(5.0, [12] * 6, 6)
         figure.draw_without_rendering()
         lines = {round(text.get_window_extent().y0) for text in legend.get_texts()}
@@ -60,10 +60,10 @@ def test_many_arms_leave_the_curves_their_room(tmp_path) -> None:
     assert record.config is not None
     labels = [f"nnm (knn, from snapshot 2000000 of walker-{index})" for index in range(20)]
     heights = []
-    with drawing():
+    with use_style():
         for shown in (labels[:1], labels):
-            arms = [Arm(label, record.config, (record,)) for label in shown]
-            chart = line_chart(arms, "intrinsic/raw_mean", "bonus", 1.0)
+            arms = [ArmRuns(label, record.config, (record,)) for label in shown]
+            chart = draw_line_chart(arms, "intrinsic/raw_mean", "bonus", 1.0)
             assert chart is not None
             chart.draw_without_rendering()
             (axes,), (legend,) = chart.axes, chart.legends

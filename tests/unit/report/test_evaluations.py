@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from intrigue.report.arms import sort_tasks
-from intrigue.report.charts import curve_of
+from intrigue.report.charts import make_curve
 from intrigue.report.record import read_record
 from intrigue.report.sections import _charts
 from intrigue.report.tables import number_table
@@ -66,7 +66,7 @@ def test_one_run_without_an_evaluation_forbids_the_mean(tmp_path):
 
 
 def test_the_curve_is_that_of_the_evaluations(tmp_path):
-    curve = curve_of([read_record(tuned(tmp_path, 100.0, 398.0))], "eval/return_mean")
+    curve = make_curve([read_record(tuned(tmp_path, 100.0, 398.0))], "eval/return_mean")
     assert curve is not None
     assert [list(each) for each in curve.mean] == [[200.0, 400.0], [100.0, 398.0]]
 

@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from intrigue.report.arms import sort_tasks
-from intrigue.report.charts import POINTS, curve_of, mean_line, thinned
-from intrigue.report.headline import headline
-from intrigue.report.numbers import estimate, frames_per_step, success_text
-from intrigue.report.random_baseline import cap_note, simulate, with_random_policy
+from intrigue.report.charts import POINTS, average_lines, make_curve, thin_line
+from intrigue.report.headline import write_headline
+from intrigue.report.numbers import describe_success, estimate, frames_per_step
+from intrigue.report.random_baseline import describe_cap, simulate, with_random_policy
 from intrigue.report.record import RunRecord, read_record
 from intrigue.report.tables import number_table
-from intrigue.report.text import count, figure_text, number, percent, visible
+from intrigue.report.text import count, escape_unprintable, figure_text, number, percent
 from report_folders import config_of, visits_of, write_run
 
 
@@ -70,9 +70,9 @@ def test_runs_that_never_reach_the_goal_are_counted_and_not_left_out(tmp_path):
         write_run(tmp_path / str(seed), config_of(seed), visits=visits_of(3), episodes=[(at, value)])
         for seed, at, value in ((0, 120, 1.0), (1, 80, 0.0), (2, 160, 1.0))
     ]
-    assert success_text(task_of(*runs).arms[0], count) == "120 to 160; not found in 1 of 3"
-    assert success_text(task_of(runs[1]).arms[0], count) == "not found"
-    assert success_text(task_of(runs[0], runs[1]).arms[0], count) == "120; not found in 1 of 2"
+    assert describe_success(task_of(*runs).arms[0], count) == "120 to 160; not found in 1 of 3"
+    assert describe_success(task_of(runs[1]).arms[0], count) == "not found"
+    assert describe_success(task_of(runs[0], runs[1]).arms[0], count) == "120; not found in 1 of 2"
 
 
 def test_a_missing_value_forbids_the_mean_instead_of_shrinking_it(tmp_path):
@@ -89,7 +89,7 @@ def test_the_headline_names_all_three_figures(tmp_path):
         write_run(tmp_path / "p", config_of(reward="none"), visits=visits_of(8)),
         write_run(tmp_path / "r", config_of(reward="none", agent="random"), visits=visits_of(4)),
     ]
-    assert headline(task_of(*runs).arms) == (
+    assert write_headline(task_of(*runs).arms) == (
         "NNM (nnmc, knn) visited 100.0 % of the maze, reward none 42.1 %, random 21.1 %, goal found at step 360 "
         "(1 seed, so no intervals)"
     )
@@ -97,7 +97,7 @@ def test_the_headline_names_all_three_figures(tmp_path):
 
 def test_the_headline_has_intervals_when_there_are_seeds(tmp_path):
     runs = [write_run(tmp_path / str(seed), config_of(seed), visits=visits_of(19)) for seed in range(2)]
-    assert headline(task_of(*runs).arms) == (
+    assert write_headline(task_of(*runs).arms) == (
         "NNM (nnmc, knn) visited 100.0 % [100.0, 100.0] of the maze, goal not found in 2 of 2 runs "
         "(mean over 2 seeds, 95 % intervals)"
     )
@@ -108,13 +108,13 @@ def test_the_headline_says_when_lengths_differ_or_runs_are_under_way(tmp_path):
         write_run(tmp_path / "n", config_of(), visits=visits_of(19), step=200, finished=False),
         write_run(tmp_path / "p", config_of(reward="none"), visits=visits_of(8)),
     ]
-    assert headline(task_of(*runs).arms).endswith("; lengths from 200 to 400 steps; runs unfinished")
+    assert write_headline(task_of(*runs).arms).endswith("; lengths from 200 to 400 steps; runs unfinished")
 
 
 def test_a_task_without_a_maze_is_summed_up_by_its_return(tmp_path):
     config = config_of(env="gym/CartPole-v1", reward="rnd")
     task = task_of(write_run(tmp_path / "c", config, episodes=[(10, 12.0), (20, 13.0)]))
-    assert headline(task.arms) == "Return over the last episodes: rnd 12.5 (1 seed, so no intervals)"
+    assert write_headline(task.arms) == "Return over the last episodes: rnd 12.5 (1 seed, so no intervals)"
     headings = number_table(task).headings
     assert "coverage" not in headings
     assert not any("at step" in heading for heading in headings), "every first episode is positive: nothing to say"
@@ -148,7 +148,7 @@ def test_a_random_policy_is_added_only_where_none_is_given(tmp_path):
 def test_a_capped_simulation_says_so(tmp_path, monkeypatch):
     monkeypatch.setattr("intrigue.report.random_baseline.STEP_CAP", 100)
     task = with_random_policy(task_of(write_run(tmp_path / "n", config_of(), visits=visits_of(19))))
-    assert "simulated for 100 steps, while the longest run here has 400" in (cap_note(task.arms) or "")
+    assert "simulated for 100 steps, while the longest run here has 400" in (describe_cap(task.arms) or "")
 
 
 @settings(max_examples=15, deadline=None)  # each example redraws its values 2,000 times
@@ -169,21 +169,21 @@ def record_with(steps: list[float], values: list[float]) -> RunRecord:
 def test_the_mean_curve_exists_only_where_every_run_has_values():
     # Second run: measured from 20 to 40, not a number at 10; at 30 the first has 3, the second halfway 5 to 7 = 6.
     runs = [record_with([10, 20, 30, 40, 50], [1, 2, 3, 4, 5]), record_with([10, 20, 40], [math.nan, 5, 7])]
-    curve = curve_of(runs, "m")
+    curve = make_curve(runs, "m")
     assert curve is not None
     np.testing.assert_array_equal(curve.mean[0], [20, 30, 40])
     np.testing.assert_array_equal(curve.mean[1], [3.5, 4.5, 5.5])
-    assert curve_of([*runs, RunRecord(None, "finished")], "m") is None
+    assert make_curve([*runs, RunRecord(None, "finished")], "m") is None
 
 
 def test_lines_that_share_no_step_have_an_empty_mean():
     early, late = (np.array([1.0, 2.0]), np.ones(2)), (np.array([3.0, 4.0]), np.ones(2))
-    assert mean_line([early, late])[0].size == 0
+    assert average_lines([early, late])[0].size == 0
 
 
 def test_long_lines_are_thinned_and_keep_their_ends():
     steps = np.arange(10_001, dtype=float)
-    kept, values = thinned((steps, steps * 2))
+    kept, values = thin_line((steps, steps * 2))
     assert len(kept) == POINTS
     assert (kept[0], kept[-1], values[-1]) == (0, 10_000, 20_000)
 
@@ -203,10 +203,10 @@ def test_counts_and_shares():
 
 @given(st.text())
 def test_visible_text_prints_and_can_be_written(text):
-    shown = visible(text)
+    shown = escape_unprintable(text)
     assert shown.isprintable()
     shown.encode("utf-8")
-    assert visible(shown) == shown
+    assert escape_unprintable(shown) == shown
 
 
 @given(st.text(min_size=1))

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from intrigue.errors import ConfigError, StorageError
-from intrigue.report.arms import Arm
-from intrigue.report.charts import drawing, finish, line_chart
+from intrigue.report.arms import ArmRuns
+from intrigue.report.charts import draw_line_chart, render_picture, use_style
 from intrigue.report.page import Report, compose_report, save_report, write_report
 from intrigue.report.record import read_record
 from intrigue.run import disk
@@ -177,11 +177,11 @@ def test_a_full_disk_leaves_the_old_page(tmp_path, monkeypatch):
 def test_no_name_breaks_a_figure(tmp_path):
     record = read_record(bare_run(tmp_path / "run"))
     assert record.config is not None
-    arms = [Arm(text * 3, record.config, (record,)) for text in PAYLOADS]
-    with drawing():
-        chart = line_chart(arms, "intrinsic/raw_mean", "bonus", 1.0)
+    arms = [ArmRuns(text * 3, record.config, (record,)) for text in PAYLOADS]
+    with use_style():
+        chart = draw_line_chart(arms, "intrinsic/raw_mean", "bonus", 1.0)
         assert chart is not None
-        svg = finish(chart, "x", "", "").svg
+        svg = render_picture(chart, "x", "", "").svg
     assert not {element.tag.rpartition("}")[2] for element in ET.fromstring(svg).iter()} & {"text", "script", "a"}
     (legend,) = chart.legends
     assert len(legend.get_texts()) == len(PAYLOADS)

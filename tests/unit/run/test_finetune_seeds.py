@@ -14,7 +14,7 @@ from intrigue.run.checkpoint import snapshot
 from intrigue.run.driver import SeedRun, resume_seeds, start_seeds
 from intrigue.run.finetune import finetune
 from intrigue.run.folder import RunFolder, read_provenance
-from intrigue.studies.urlb.runs import _rows
+from intrigue.studies.common.run_records import _evaluation_rows
 
 SHORT = {"steps": 40, "device": "cpu", "quiet": True}
 
@@ -58,7 +58,7 @@ def test_a_study_names_tuned_seeds_by_their_pre_training(copy):
     found = finetune(copy, "walker_run", **SHORT, eval_every=15)
     assert [each.run.evaluations()["step"] for each in found] == [[15, 30, 40]] * 2
     (alone,) = finetune(copy / "seed-3", "walker_run", **SHORT)
-    rows = [_rows(RunFolder(each.run.path), None)[-1:] for each in (found[1], alone)]
+    rows = [_evaluation_rows(RunFolder(each.run.path), None)[-1:] for each in (found[1], alone)]
     assert [row[:7] for row in rows[0]] == [row[:7] for row in rows[1]], "all but the figures"
     assert "curiosity.int_coef=2" in rows[0][0][3]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from rliable import library, metrics
 
 from intrigue.envs.atari.games import FIFTY_SEVEN, game_name
 from intrigue.errors import ConfigError
@@ -13,14 +14,14 @@ from intrigue.scores import (
     PAPER_COLUMNS,
     PRINTED,
     above_human,
-    aggregates,
+    bootstrap_interval,
+    compute_aggregates,
     difference_interval,
-    games_interval,
     iqm,
+    joint_interval,
     mean,
     median,
     normalised,
-    seeds_interval,
     stats,
     superhuman,
 )
@@ -61,15 +62,15 @@ def test_the_papers_arithmetic(column):
     raw = {game: row.scores[column] for game, row in PAPER_26.items()}
     printed = [normalised(game, score, PRINTED) for game, score in raw.items()]
     right = {game: normalised(game, score) for game, score in raw.items()}
-    assert aggregates(printed)["mean"] == pytest.approx(printed_mean, abs=6e-4)
+    assert compute_aggregates(printed)["mean"] == pytest.approx(printed_mean, abs=6e-4)
     assert (superhuman(raw, PRINTED), superhuman(raw)) == (printed_above, right_above)
-    found = aggregates(list(right.values()))
+    found = compute_aggregates(list(right.values()))
     assert [found[name] for name in ("mean", "median", "IQM")] == pytest.approx(
         [right_mean, middle, trimmed], abs=5.1e-4
     )
     for left_out, expected in zip(CARRIERS, without, strict=True):
         kept = [score for game, score in right.items() if game not in left_out]
-        assert aggregates(kept)["mean"] == pytest.approx(expected, abs=6e-4)
+        assert compute_aggregates(kept)["mean"] == pytest.approx(expected, abs=6e-4)
 
 
 def test_human_normalised_by_hand():
@@ -83,45 +84,77 @@ def test_human_normalised_by_hand():
         normalised("Brekout", 1.0)
 
 
-def test_aggregates_agree_with_our_own_statistics():
+def test_aggregates_are_those_of_rliable():
     scores = np.random.default_rng(3).exponential(size=(5, 9))
-    assert mean(scores) == pytest.approx(stats.mean(scores))
-    assert iqm(scores) == pytest.approx(stats.iqm(scores))
-    assert median(scores) == pytest.approx(float(np.median(scores.mean(axis=0))))
+    assert mean(scores) == metrics.aggregate_mean(scores)
+    assert median(scores) == metrics.aggregate_median(scores) == np.median(scores.mean(axis=0))
+    assert iqm(scores) == metrics.aggregate_iqm(scores)
 
 
-def test_intervals_agree_with_our_own_bootstrap_and_repeat():
+def by_rliable(statistic, *parts, over_tasks=False):
+    """The interval as rliable draws it from NumPy's global generator."""
+    before = np.random.get_state()
+    np.random.seed(0)
+    _, found = library.get_interval_estimates(
+        {"": list(parts) if len(parts) > 1 else parts[0]}, lambda *drawn: np.array([statistic(*drawn)]),
+        task_bootstrap=over_tasks, reps=stats.RESAMPLES,
+    )  # fmt: skip
+    np.random.set_state(before)
+    return tuple(found[""][:, 0])
+
+
+@pytest.mark.parametrize("statistic", [mean, median, iqm])
+def test_intervals_are_those_of_rliable(statistic, monkeypatch):
+    monkeypatch.setattr(stats, "RESAMPLES", 300)
+    source = np.random.default_rng(5)
+    ours, theirs = source.normal(size=(5, 7)), source.normal(size=(3, 7))
+    assert bootstrap_interval(ours, statistic=statistic) == by_rliable(statistic, ours)
+    assert bootstrap_interval(ours, statistic=statistic, over_tasks=True) == by_rliable(
+        statistic, ours, over_tasks=True
+    )
+    found = difference_interval(ours, theirs, statistic=statistic, times=2)
+    assert found == by_rliable(lambda left, right: statistic(left) - 2 * statistic(right), ours, theirs)
+
+    def wins(mine, *others):
+        return float((mine.mean(axis=0) > np.max([other.mean(axis=0) for other in others], axis=0)).sum())
+
+    assert joint_interval([ours, theirs, ours], wins) == by_rliable(wins, ours, theirs, ours)
+
+
+def test_intervals_repeat_and_agree_between_generators():
     scores = np.random.default_rng(4).normal(size=(6, 4))
-    low, high = seeds_interval(scores)
-    ours = stats.bootstrap_interval(scores, np.random.default_rng(0))
+    low, high = bootstrap_interval(scores)
+    ours = bootstrap_interval(scores, np.random.default_rng(0))
     assert ours == pytest.approx((low, high), abs=0.06), "two draws of 2,000 resamples of the same thing"
-    assert seeds_interval(scores) == (low, high)
+    assert bootstrap_interval(scores) == (low, high)
     left = difference_interval(scores + 1, scores, times=1)
     assert left[0] < 1 < left[1] and left[1] - left[0] > high - low, "two sides redrawn, not one"
     assert difference_interval(scores + 1, scores, times=0) == pytest.approx((low + 1, high + 1), abs=0.06)
 
 
-def test_intervals_are_over_what_they_say():
+@pytest.mark.parametrize("rng", [None, np.random.default_rng(0)])
+def test_intervals_are_over_what_they_say(rng):
     by_game = np.array([[0.0, 10.0], [0.0, 10.0], [0.0, 10.0]])
-    assert seeds_interval(by_game) == (5.0, 5.0), "seeds that agree leave no doubt about these games"
-    assert games_interval(by_game) == (0.0, 10.0), "another draw of games would"
+    assert bootstrap_interval(by_game, rng) == (5.0, 5.0), "seeds that agree leave no doubt about these games"
+    assert bootstrap_interval(by_game, rng, over_tasks=True) == (0.0, 10.0), "another draw of games would"
     by_seed = by_game.T
-    assert seeds_interval(by_seed)[0] < 5 < seeds_interval(by_seed)[1]
-    assert seeds_interval(by_game[:1]) is None and games_interval(by_game[:, :1]) is None
-    assert difference_interval(by_game, by_game[:1]) is None
+    assert bootstrap_interval(by_seed, rng)[0] < 5 < bootstrap_interval(by_seed, rng)[1]
+    assert bootstrap_interval(by_seed[:1], rng) is None
+    assert bootstrap_interval(by_game[:, :1], rng, over_tasks=True) is None
+    assert difference_interval(by_game, by_game[:1], rng) is None
 
 
 def test_nobody_elses_random_numbers_move():
     np.random.seed(11)
     first = np.random.random(3)
     np.random.seed(11)
-    seeds_interval(np.eye(3))
+    bootstrap_interval(np.eye(3))
     assert (np.random.random(3) == first).all()
 
 
-@pytest.mark.parametrize("scores", [np.zeros(3), np.zeros((0, 3)), np.array([[1.0, np.nan]])])
+@pytest.mark.parametrize("scores", [np.zeros((1, 2, 3)), np.zeros((0, 3)), np.array([[1.0, np.nan]])])
 def test_what_cannot_be_aggregated_is_refused(scores):
-    with pytest.raises(ConfigError, match="seeds, games"):
+    with pytest.raises(ConfigError, match=r"\(seeds, tasks\)|finite"):
         mean(scores)
-    with pytest.raises(ConfigError, match="same games"):
+    with pytest.raises(ConfigError, match="same tasks"):
         difference_interval(np.ones((2, 3)), np.ones((2, 2)))

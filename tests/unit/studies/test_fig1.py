@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from intrigue.studies.fig1 import Fig1Numbers, compute, draw, findings, verdict_words, write_csv
+from intrigue.studies.fig1 import Fig1Numbers, collect_findings, compute, draw, write_csv, write_verdicts
 from intrigue.studies.fig1_numbers import CASES, MEASURES, SIZES, SPOILERS, equal_rows_value
 
 QUARTER = SIZES.index(0.25)
@@ -118,7 +118,7 @@ def test_computing_leaves_the_thread_count_alone() -> None:
 
 
 def test_findings(numbers: Fig1Numbers) -> None:
-    assert {found.name: found.holds for found in findings(numbers)} == {
+    assert {found.name: found.holds for found in collect_findings(numbers)} == {
         "fold_noise": True,
         "fold_outlier_row": True,
         "not_saturated": False,
@@ -129,7 +129,7 @@ def test_findings(numbers: Fig1Numbers) -> None:
 
 
 def test_words_carry_the_numbers(numbers: Fig1Numbers) -> None:
-    words = verdict_words(numbers)
+    words = write_verdicts(numbers)
     assert all(sentence.startswith(("Holds: ", "Does not hold: ")) for sentence in words)
     assert f"variance {change(numbers, 'shared', 'noise', 'variance'):+.0%}" in words[0]
     assert f"nuclear {change(numbers, 'shared', 'outlier_row', 'nuclear'):+.1%}" in words[1]
@@ -140,11 +140,11 @@ def test_verdict_follows_the_numbers(numbers: Fig1Numbers) -> None:
         (case, spoiler, {"nuclear": "variance", "variance": "nuclear"}.get(measure, measure)): value
         for (case, spoiler, measure), value in numbers.values.items()
     }
-    holds = {found.name: found.holds for found in findings(replace(numbers, values=swapped))}
+    holds = {found.name: found.holds for found in collect_findings(replace(numbers, values=swapped))}
     assert not holds["fold_noise"]
     assert holds["shift"]
     better = {key: value + 0.2 * (key[1] == "nuclear") for key, value in numbers.ranking.items()}
-    assert {found.name: found.holds for found in findings(replace(numbers, ranking=better))}["ranking"]
+    assert {found.name: found.holds for found in collect_findings(replace(numbers, ranking=better))}["ranking"]
 
 
 def test_csv(numbers: Fig1Numbers, tmp_path: Path) -> None:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from intrigue.studies.base import Conclusion, Row
+from intrigue.studies.base import Conclusion, TableRow
 from intrigue.studies.show import show
 from intrigue.studies.urlb.table import COLUMNS
 
-LONG = Row("mean, walker: NNM above Disagreement", "0.915 to 0.545", "0.836 to 0.743", 3, interval="[0.052, 0.131]")
-SHORT = Row("walker_stand: NNM", "961 ± 2", "948 ± 3", 3, rerun="658 ± 33")
+LONG = TableRow(
+    "mean, walker: NNM above Disagreement", "0.915 to 0.545", "0.836 to 0.743", 3, interval="[0.052, 0.131]"
+)
+SHORT = TableRow("walker_stand: NNM", "961 ± 2", "948 ± 3", 3, rerun="658 ± 33")
 
 
-def lines_of(rows: list[Row], width: int, capsys: pytest.CaptureFixture[str], monkeypatch) -> list[str]:
+def lines_of(rows: list[TableRow], width: int, capsys: pytest.CaptureFixture[str], monkeypatch) -> list[str]:
     monkeypatch.setenv("COLUMNS", str(width))
     show("Table 4", "from files", Conclusion("headline", rows, columns=COLUMNS))
     return capsys.readouterr().out.splitlines()

@@ -196,7 +196,7 @@ class ThreeLives(Env):
         self.info, self.over = self.chain.info, False
 
     @property
-    def goes_on(self):
+    def game_continues(self):
         return self.over and self.life < 2
 
     def reset(self, seed):

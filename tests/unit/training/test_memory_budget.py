@@ -137,7 +137,7 @@ def test_a_replay_that_cannot_fit_is_refused_before_an_environment_process_start
     started: list[int] = []
     monkeypatch.setattr(memory_budget, "free_bytes", lambda device: 5_000_000_000)
     monkeypatch.setattr(ahead, "free_bytes", lambda device: 5_000_000_000)
-    monkeypatch.setattr(workers, "Remote", lambda slot, *_: started.append(slot) or _stop())
+    monkeypatch.setattr(workers, "WorkerHandle", lambda slot, *_: started.append(slot) or _stop())
     layer = {key: value for key, value in TINY.items() if key not in ("agent.rollout_steps", "pool.workers")}
     config = resolve({**layer, "agent": "dqn", "env.view": "pixels", "agent.capacity": frames, "pool.workers": 2})
     if frames == 500:
@@ -159,7 +159,7 @@ def test_an_environment_that_cannot_be_made_is_reported_by_the_pool(monkeypatch:
     monkeypatch.setattr(ahead, "make_env", lambda *_: 1 / 0)
     layer = {key: value for key, value in TINY.items() if key not in ("agent.rollout_steps", "pool.workers")}
     config = resolve({**layer, "agent": "dqn", "agent.capacity": 500, "pool.workers": 1})
-    monkeypatch.setattr(workers, "Remote", lambda *_: _stop())
+    monkeypatch.setattr(workers, "WorkerHandle", lambda *_: _stop())
     with pytest.raises(InterruptedError):
         build(config)
 

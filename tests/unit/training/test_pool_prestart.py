@@ -23,7 +23,7 @@ from intrigue.run import driver
 from intrigue.run.driver import SeedRun, resume_seeds, start_seeds
 from intrigue.training import pool_prestart
 from intrigue.training.build import build, make_run_pool
-from intrigue.training.pool_prestart import PoolsAhead
+from intrigue.training.pool_prestart import PrestartedPools
 
 # Every environment notes when it was built. A constructor is not told its seed, so `broken` and `stuck` mean the n-th.
 SLOW = '''"""An environment that takes its time when it is built, or does not get built at all, as the n-th one."""
@@ -128,7 +128,7 @@ def many_cores(monkeypatch):
 
 
 def children():
-    """Child processes, those included that nobody has asked how they ended."""
+    """Child processes, zombies included."""
     found = set()
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -171,7 +171,7 @@ def plugins():
 
 def test_three_pools_take_the_time_of_one(slow, tmp_path, many_cores):
     configs = slow(**{"env.seconds": 1.0})
-    with PoolsAhead(plugins(), beside=3) as pools:
+    with PrestartedPools(plugins(), concurrent_runs=3) as pools:
         began = time.monotonic()
         pools.start(configs)
         assert time.monotonic() - began < 1.0, "starting does not wait"
@@ -207,9 +207,9 @@ def test_no_more_workers_start_at_a_time_than_there_are_cores(slow, monkeypatch,
             now -= 1
         return Closed()
 
-    monkeypatch.setattr(pool_prestart, "pool_of", pretend)
+    monkeypatch.setattr(pool_prestart, "make_run_pool", pretend)
     configs = slow(6, **{"pool.workers": workers, "pool.num_envs": workers})
-    with PoolsAhead((), beside=6) as pools:
+    with PrestartedPools((), concurrent_runs=6) as pools:
         pools.start(configs)
         assert all(pools.take(cfg) for cfg in configs)
     assert most == at_once
@@ -217,7 +217,7 @@ def test_no_more_workers_start_at_a_time_than_there_are_cores(slow, monkeypatch,
 
 def test_what_is_asked_for_otherwise_is_not_given(slow):
     (cfg,) = slow(1)
-    with PoolsAhead(plugins(), beside=2) as pools:
+    with PrestartedPools(plugins(), concurrent_runs=2) as pools:
         assert pools.take(cfg) is None
         pools.start([cfg])
         for other in (slow(2)[1], *slow(1, **{"env.seconds": 0.1}), *slow(1, **{"pool.step_timeout_seconds": 7})):
@@ -230,18 +230,18 @@ def test_what_is_asked_for_otherwise_is_not_given(slow):
 
 def test_environments_of_this_process_are_not_made_in_a_thread():
     cfg = resolve({"env": "gym/CartPole-v1", "env.native_vector": True, "reward": "none", "device": "cpu"})
-    with PoolsAhead((), beside=2) as pools:
+    with PrestartedPools((), concurrent_runs=2) as pools:
         pools.start([cfg])
         assert pools.take(cfg) is None
 
 
-def test_torchs_random_state_is_nobodys_business(slow):
+def test_torchs_random_state_is_untouched(slow):
     configs = slow()
     state = torch.random.get_rng_state()
-    with PoolsAhead(plugins(), beside=3) as pools:
+    with PrestartedPools(plugins(), concurrent_runs=3) as pools:
         pools.start(configs)
         for cfg in configs:
-            build(cfg, plugins(), beside=3, pools=pools).close()
+            build(cfg, plugins(), concurrent_runs=3, pools=pools).close()
     assert torch.equal(torch.random.get_rng_state(), state)
 
 
@@ -249,7 +249,7 @@ def test_leaving_ends_what_is_ready_what_is_under_way_and_what_waits(slow, tmp_p
     """One of nine never gets ready by itself, and the ninth may have to wait until Ctrl-C comes."""
     before = children()
     configs = slow(9, **{"env.stuck": 2})
-    pools = PoolsAhead(plugins(), beside=9)
+    pools = PrestartedPools(plugins(), concurrent_runs=9)
 
     def interrupted():
         with pools:
@@ -278,7 +278,7 @@ def test_runs_are_to_the_bit_those_of_pools_made_in_turn(slow, tmp_path, monkeyp
     forget(tmp_path)
     longer = ends(resume_seeds(tmp_path / "ahead", steps=80, quiet=True))
     assert most_at_once(seen(tmp_path)) == 2
-    monkeypatch.setattr(PoolsAhead, "start", lambda self, configs: None)
+    monkeypatch.setattr(PrestartedPools, "start", lambda self, configs: None)
     forget(tmp_path)
     assert ends(start_seeds(plans, out=tmp_path / "turn", quiet=True)) == ahead
     assert most_at_once(seen(tmp_path)) == 1
@@ -288,13 +288,13 @@ def test_runs_are_to_the_bit_those_of_pools_made_in_turn(slow, tmp_path, monkeyp
 
 @pytest.mark.slow
 def test_finished_seeds_and_seeds_trained_apart_start_nothing_ahead(slow, tmp_path, monkeypatch):
-    asked, start = [], PoolsAhead.start
+    asked, start = [], PrestartedPools.start
 
     def noted(self, configs):
         asked.append([cfg.run.seed for cfg in configs])
         start(self, configs)
 
-    monkeypatch.setattr(PoolsAhead, "start", noted)
+    monkeypatch.setattr(PrestartedPools, "start", noted)
     start_seeds([SeedRun(cfg) for cfg in slow()], out=tmp_path / "all", quiet=True)
     assert asked == [[1, 2]]
     resume_seeds(tmp_path / "all", quiet=True)
@@ -316,8 +316,8 @@ def test_a_pool_that_fails_says_what_it_says_in_turn(slow, tmp_path, monkeypatch
     (tmp_path / "config.json").write_text(json.dumps(tree))
     arguments = ["--config", str(tmp_path / "config.json"), "--plugin", str(tmp_path / "slow_env.py")]
     before, said = children(), []
-    for start in (PoolsAhead.start, lambda self, configs: None):
-        monkeypatch.setattr(PoolsAhead, "start", start)
+    for start in (PrestartedPools.start, lambda self, configs: None):
+        monkeypatch.setattr(PrestartedPools, "start", start)
         assert main(["train", *arguments, "--seeds", "0:2", "--out", str(tmp_path / "all"), "--quiet"]) == 3
         said.append(capsys.readouterr().err)
         assert "slow" in said[-1] and "raised LookupError: no simulator here" in said[-1]
@@ -329,7 +329,7 @@ def test_a_pool_that_fails_says_what_it_says_in_turn(slow, tmp_path, monkeypatch
 
 def test_a_fault_does_not_wait_for_seeds_that_hang(slow, tmp_path, monkeypatch, many_cores):
     configs = slow(3, **{"env.stuck": 1})
-    take = PoolsAhead.take
+    take = PrestartedPools.take
 
     def broken(self, cfg):
         if cfg.run.seed == 1:
@@ -338,7 +338,7 @@ def test_a_fault_does_not_wait_for_seeds_that_hang(slow, tmp_path, monkeypatch, 
             raise EnvironmentFault("seed 1's own")
         return take(self, cfg)
 
-    monkeypatch.setattr(PoolsAhead, "take", broken)
+    monkeypatch.setattr(PrestartedPools, "take", broken)
     before, began = children(), time.monotonic()
     with pytest.raises(EnvironmentFault, match="seed 1's own"):
         start_seeds([SeedRun(cfg) for cfg in configs], out=tmp_path / "all", quiet=True)

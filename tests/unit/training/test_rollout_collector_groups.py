@@ -37,7 +37,7 @@ def test_stacked_rollouts_are_what_each_game_showed(groups):
     for index in range(4):
         env = make_env("atari/Breakout", SHORT)
         obs = env.reset(derive_seed(0, "env", index))
-        env.stagger(0.0)
+        env.shorten_first_episode(0.0)
         for t in range(STEPS):
             np.testing.assert_array_equal(batch.obs[t, index], obs, err_msg=f"obs of {index} at {t}")
             step = env.step(batch.action[t, index].numpy())

@@ -1,15 +1,15 @@
-"""One Atari 2600 that can be put back exactly where it was, pixels included.
+"""One Atari 2600 whose state can be saved and restored exactly, pixels included.
 
 ale-py's own saved state is not enough: it holds neither the picture nor the two buffers a picture is drawn into, so
 the first frames after a restore can show pixels of another game (Amidar), and in Q*bert and Tetris it lacks a flag
-without which the game goes on differently (Farama-Foundation/Arcade-Learning-Environment, pull requests 732 and 739).
-So a snapshot here is an *earlier* state together with everything done since; restoring it plays that again:
+without which the game continues differently (Farama-Foundation/Arcade-Learning-Environment, pull requests 732 and 739).
+So a snapshot here is an *earlier* state together with all actions since; restoring it replays them:
 
     base state (None: as loaded)  --events-->  now          event: an action 0..17, or RESTART for a new game
 
 Without sticky actions, which are drawn outside, the emulator is a deterministic function of its events; tests compare
 whole traces. At least `MARK_EVERY` events lie between base and now unless the base is a fresh load, so every pixel has
-been drawn anew. Memory, both screens and lives are compared with what they were; a difference is an error, never a
+been redrawn. Memory, both screens and lives are compared with what they were; a difference is an error, never a
 silently different game.
 """
 
@@ -27,10 +27,10 @@ from intrigue.state import State
 RESTART = 255  # The event of a new game; actions are below 18.
 MARK_EVERY = 256  # Events: replaying up to twice as many takes 40 ms, and saving a state each time costs nothing.
 
-# Their saved state does not go on like the original in ale-py 0.12.1, so their games are replayed from the start: the
-# first two measured, the others as the same pull request 732 says (a float saved rounded, numbers saved as flags).
+# In ale-py 0.12.1 their restored state does not continue like the original, so their games are replayed from the start:
+# the first two measured, the others as pull request 732 says (a float saved rounded, numbers saved as flags).
 NO_STATE = frozenset({"qbert", "tetris", "pitfall2", "miniature_golf"})
-# Of these, a reset also remembers something of the games before, so each game of theirs is loaded anew.
+# Of these, a reset also remembers something of the games before, so each of their games is loaded from the file.
 NO_STATE_NOR_RESET = frozenset({"pitfall2", "miniature_golf"})
 # Games whose reset leaves the same memory and pictures whatever was played before, random memory included, and whose
 # first state restored leaves them too: that takes 30 µs instead of 3 ms. In the others a reset remembers something
@@ -64,7 +64,7 @@ class Emulator:
         self._load()
         self.minimal_actions = [each.value for each in self.console.getMinimalActionSet()]
         self.height, self.width = self.console.getScreenDims()
-        # The same two arrays for ever, in turn: whoever draws them may keep them.
+        # The same two arrays for ever, in turn: the screen filter keeps references to them.
         self.older, self.newer = self.console.getScreen(), self.console.getScreen()
         self._start_screen = self.newer.copy()
 
@@ -74,20 +74,20 @@ class Emulator:
             self.restart()
         self._show_start()
 
-    def load_again(self) -> None:
-        """As if just built: what the games before may have left in memory is gone."""
+    def reload_game(self) -> None:
+        """As if just built: nothing that earlier games left in memory remains."""
         if not self._is_fresh():
             self._load()
 
     def play(self, actions: list[int]) -> tuple[float, bool]:
-        """Show these actions to the game, one frame each, until it is over; the score gained, and whether it is."""
+        """Play these actions, one frame each, until the game is over; the score gained, and whether it is over."""
         ale, score = self.console, 0
         for action in actions:
             score += ale.act(action)
             self.older, self.newer = self.newer, self.older
             ale.getScreen(self.newer)
             self._log.append(action)
-            # Frame by frame, as `restore` plays: what is saved must not tell where a run was taken up again.
+            # Frame by frame, as `restore` does: a saved state must not depend on where a run was resumed.
             if len(self._log) >= MARK_EVERY and self._marks:
                 self._set_mark()
             if ale.game_over():
@@ -99,20 +99,20 @@ class Emulator:
         """Lives left, 0 where the game does not count them."""
         return self.console.lives()
 
-    def picture(self) -> Bytes:
+    def screen_rgb(self) -> Bytes:
         """The screen in colour, (height, width, 3)."""
         return self.console.getScreenRGB()
 
     def snapshot(self) -> State:
-        """A base state, the events since, and what must be there once they have been played again."""
+        """A base state, the events since, and a fingerprint of the state after them."""
         base = None if self._base is None else np.frombuffer(self._base.serialize(), np.uint8).copy()
         events = np.frombuffer(bytes(self._base_log + self._log), np.uint8).copy()
-        return {"base": base, "events": events, "witness": self._witness()}
+        return {"base": base, "events": events, "witness": self._fingerprint()}
 
     def restore(self, state: State) -> None:
-        """Play the snapshot's events again and make sure of the result."""
+        """Replay the snapshot's events and check the result against its fingerprint."""
         if state["base"] is None:
-            self.load_again()
+            self.reload_game()
             self._show_start()
         else:
             self._base = ALEState(np.asarray(state["base"], np.uint8).tobytes())
@@ -124,7 +124,9 @@ class Emulator:
                 self._show_start()
             else:
                 self.play([event])
-        wrong = [name for name, value in self._witness().items() if not np.array_equal(value, state["witness"][name])]
+        wrong = [
+            name for name, value in self._fingerprint().items() if not np.array_equal(value, state["witness"][name])
+        ]
         if wrong:
             raise RunError(
                 f"{self._rom_id} did not come back as it was saved: {', '.join(wrong)} differ after "
@@ -136,11 +138,11 @@ class Emulator:
         return not self._log and not self._base_log and self._base is None
 
     def _show_start(self) -> None:
-        # A restored state leaves the old picture standing until the next frame.
+        # After a restore the old picture remains until the next frame.
         self.newer[...] = self._start_screen if self._keeps_start else self.console.getScreen()
         self.older[...] = self.newer
 
-    def _witness(self) -> dict[str, Any]:
+    def _fingerprint(self) -> dict[str, Any]:
         return {
             "memory": self.console.getRAM(),
             "older": self.older.copy(),
@@ -161,9 +163,9 @@ class Emulator:
         self._base_log, self._log = bytearray(), bytearray()
 
     def restart(self) -> None:
-        """A new game, without a look at its picture."""
+        """A new game; its picture is not read."""
         if self._rom_id in NO_STATE:
-            # Q*bert's and Tetris's resets leave what a fresh load leaves (tests compare): the past can be forgotten.
+            # Q*bert's and Tetris's resets leave what a fresh load leaves (tests compare): the log can be cleared.
             if self._rom_id in NO_STATE_NOR_RESET:
                 self._load()
             else:

@@ -1,7 +1,7 @@
 """The last k pictures as one observation, without moving them.
 
 Pictures lie one after the other in a long strip and an observation is a window of k on it. When the strip is full the
-last k − 1 move to a new one, so an observation handed out never changes afterwards.
+last k − 1 move to a new one, so an observation that was returned never changes afterwards.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from intrigue.envs.atari.protocols import SIDE
 
 Bytes = NDArray[np.uint8]
 
-# Pictures: small enough that memory is used again, and the move of three of them is spread over a dozen steps.
+# Pictures: small enough that memory is reused, and the move of three of them is spread over a dozen steps.
 STRIP = 16
 PICTURE_BYTES = SIDE * SIDE
 
 
 @final
-class Stack:
+class FrameStack:
     """A window of the `size` newest pictures."""
 
     def __init__(self, size: int) -> None:
@@ -34,7 +34,7 @@ class Stack:
         return self._strip[self._end - self._size : self._end]
 
     def next_slot(self) -> Bytes:
-        """The place of the next picture, which belongs to the window from now on; to be written at once."""
+        """The slot of the next picture, which is in the window from now on; to be written at once."""
         if self._end == STRIP:
             self._begin(self._strip[self._end - self._size + 1 :])
         self._end += 1
@@ -50,9 +50,9 @@ class Stack:
 
     def fill(self, picture: Bytes) -> None:
         """Only this picture, as at the start of an episode."""
-        self.put(np.broadcast_to(picture, (self._size, SIDE, SIDE)))
+        self.set(np.broadcast_to(picture, (self._size, SIDE, SIDE)))
 
-    def put(self, pictures: Bytes) -> None:
+    def set(self, pictures: Bytes) -> None:
         """These pictures, oldest first."""
         self._begin(pictures)
 

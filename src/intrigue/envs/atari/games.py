@@ -1,4 +1,4 @@
-"""The games there are, by the names people use, and what a wrong name is answered with. Loads no emulator.
+"""The games by name, and the error for a wrong name. Loads no emulator.
 
 `Breakout`, `MontezumaRevenge`, `UpNDown`: the emulator's own ids (`up_n_down`) with capitals in place of underscores,
 as in Gymnasium's `ALE/UpNDown-v5`.

@@ -1,4 +1,4 @@
-"""`atari/<Game>` as a Gymnasium environment, for loops of one's own: the same pictures, stickiness and scores.
+"""`atari/<Game>` as a Gymnasium environment, for your own loops: the same pictures, stickiness and scores.
 
 env = make_gym("Breakout", protocol="rnd")
 obs, info = env.reset(seed=0)
@@ -29,7 +29,7 @@ class AtariGym(gym.Env[Array, Any]):
         self._begun = False
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Array, dict[str, Any]]:
-        """The first observation of a new episode; without a seed the first one draws one, later ones go on."""
+        """The first observation of a new episode; the first one without a seed draws one."""
         super().reset(seed=seed)
         if seed is None and not self._begun:
             seed = int(self.np_random.integers(2**31))
@@ -46,7 +46,7 @@ class AtariGym(gym.Env[Array, Any]):
         return self._env.render() if self.render_mode == "rgb_array" else None
 
     def close(self) -> None:
-        """Let the emulator go."""
+        """Free the emulator."""
         self._env.close()
 
 

@@ -3,7 +3,7 @@
 A picture costs more than its own time, since the emulator's next frames are slower after it: NumPy's took 53 µs by
 itself and made a step 120 µs longer (Xeon Ice Lake, 2.8 GHz). Wide registers are one reason, see FLAGS; large tables
 in the processor's cache may be another. Where there is no compiler, or a screen is of another kind than the console's,
-pictures come from `screen` as before.
+pictures come from `screen`.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from intrigue.envs.atari.frame_stack import Bytes, Stack
+from intrigue.envs.atari.frame_stack import Bytes, FrameStack
 from intrigue.envs.atari.protocols import SIDE
 from intrigue.envs.atari.screen import GREY_PARTS, Kind, Screen, exact_in_float32, filter_weights, grey_table
-from intrigue.ops.native_build import CannotCompile, load
+from intrigue.ops.native_build import CannotCompile, load_library
 
 SOURCE = Path(__file__).with_name("screen.c")
-# Wider registers slow the emulator's next frames down, as `processor` says: with 256 bits picture and four frames took
-# 25 to 31 µs more than the frames alone, with 128 bits 13 to 15 (least of many rounds; Xeon Ice Lake, 2.8 GHz).
+# Wider registers slow down the emulator's next frames (see `prefer_avx2_blas`): with 256 bits picture and four frames
+# took 25 to 31 µs more than the frames alone, with 128 bits 13 to 15 (least of many rounds; Xeon Ice Lake, 2.8 GHz).
 FLAGS = ("-mprefer-vector-width=128",) if platform.machine() in ("x86_64", "AMD64") else ()
 WIDTH, ACROSS, KEPT = 160, 4, 8  # As in the source.
 
@@ -43,7 +43,7 @@ class _Tables(ctypes.Structure):
 def picture_function() -> ctypes._NamedFuncPointer | None:
     """The compiled function, or None where it cannot be compiled."""
     try:
-        function = load(SOURCE, FLAGS).picture
+        function = load_library(SOURCE, FLAGS).picture
     except CannotCompile:
         return None
     function.argtypes = (ctypes.c_void_p,) * 4
@@ -53,7 +53,7 @@ def picture_function() -> ctypes._NamedFuncPointer | None:
 
 @final
 class Tables:
-    """What the function needs to know of one kind of screen."""
+    """The C function's tables of one kind of screen."""
 
     def __init__(self, palette: bytes, height: int, kind: Kind) -> None:
         greys = grey_table(np.frombuffer(palette, np.uint8).reshape(256, 3), kind)
@@ -89,7 +89,7 @@ def band(weights: NDArray[np.int64], width: int | None = None) -> tuple[NDArray[
     return first, np.take_along_axis(weights, first[:, None] + np.arange(width), axis=1)
 
 
-tables_of = functools.lru_cache(maxsize=8)(Tables)  # Shared by all environments of a process that show alike.
+tables_of = functools.lru_cache(maxsize=8)(Tables)  # Shared by all environments of a process with the same screen.
 
 
 @final
@@ -105,19 +105,19 @@ class NativeScreen:
         assert older.flags.c_contiguous and newer.flags.c_contiguous and out.flags.c_contiguous
         self._function(self._tables.address, older.ctypes.data, newer.ctypes.data, out.ctypes.data)
 
-    def between(self, one: Bytes, other: Bytes) -> Callable[[Stack], None]:
-        """As `Screen.between`; addresses are looked up once, which at every step would take longer than the call."""
+    def bind(self, one: Bytes, other: Bytes) -> Callable[[FrameStack], None]:
+        """As `Screen.bind`; addresses are looked up once, which at every step would take longer than the call."""
         function, tables = self._function, self._tables.address
         first, second = one.ctypes.data, other.ctypes.data
 
-        def draw(stack: Stack, kept: object = (self._tables, one, other)) -> None:
+        def draw(stack: FrameStack, kept: object = (self._tables, one, other)) -> None:
             function(tables, first, second, stack.next_address())
 
         return draw
 
 
 def make_screen(palette: Bytes, height: int, width: int, kind: Kind) -> Screen | NativeScreen:
-    """What draws this kind of screen, compiled where that is possible."""
+    """The filter of this kind of screen, compiled where that is possible."""
     function = picture_function()
     if function is None or width != WIDTH:
         return Screen(palette, height, width, kind)

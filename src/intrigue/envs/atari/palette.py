@@ -54,7 +54,7 @@ EUROPEAN = frozenset(EUROPEAN_TEXT.split())
 GREY = (0.2989, 0.587, 0.114)  # The emulator's own weights for odd indices.
 
 
-def palette(rom_id: str) -> Bytes:
+def make_palette(rom_id: str) -> Bytes:
     """Red, green and blue of each colour index of this game's screen, (256, 3)."""
     text = PAL if rom_id in EUROPEAN else NTSC
     colours = np.array([list(bytes.fromhex(each)) for each in text.split()], np.uint8)

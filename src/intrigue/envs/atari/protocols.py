@@ -1,4 +1,4 @@
-"""What published work did between the emulator and the agent, as named sets of values.
+"""Preprocessing between the emulator and the agent in published work, as named sets of values.
 
     disagreement            Pathak et al. 2019 (arXiv:1906.04161), code `run.py:make_env_all_params`, `wrappers.py`
     large-scale-curiosity   Burda et al. 2018 (arXiv:1808.04355), code `run.py`, `wrappers.py`
@@ -22,12 +22,12 @@ SIDE = 84  # Mnih et al. 2015, methods: 84 x 84 pixels. All four protocols.
 
 @dataclass(frozen=True, slots=True)
 class Protocol:
-    """Everything that stands between the emulator and the agent."""
+    """Preprocessing between the emulator and the agent."""
 
-    sticky: float  # Chance, per emulator frame, that the last frame's action is repeated instead of the one asked for.
+    sticky: float  # Chance, per emulator frame, that the last frame's action is repeated instead of the agent's.
     noop_max: int  # A game begins with 1 to this many frames without action; 0 for none.
     max_frames: int  # Frames after which an episode is cut off (truncated).
-    life_ends: bool  # Whether a lost life ends the episode (the game goes on in the next one).
+    life_ends: bool  # Whether a lost life ends the episode (the next one continues the game).
     resize: Literal["bilinear", "area"]  # The filter that shrinks the picture; `screen` has both.
     skip: int = 4  # Frames an action is repeated for; Mnih et al. 2015, extended data table 1. All four.
     stack: int = 4  # Pictures in one observation; Mnih et al. 2015, extended data table 1. All four.
@@ -36,7 +36,7 @@ class Protocol:
 PROTOCOLS = {
     "disagreement": Protocol(
         sticky=0.25,  # `run.py`: the flag is on by default and cannot be switched off; below the frame skip.
-        noop_max=0,  # `run.py`: sticky actions stand in for no-op starts.
+        noop_max=0,  # `run.py`: sticky actions instead of no-op starts.
         max_frames=18_000,  # `run.py`: a limit of 4,500 * 4 frames, five minutes of play.
         life_ends=False,  # `run.py`: neither a life wrapper nor a fire wrapper; an episode is a whole game.
         resize="bilinear",  # `wrappers.py`: Pillow's bilinear filter on float luminance, no crop.

@@ -1,5 +1,5 @@
 /* Two raw screens of the Atari to one 84 x 84 picture: what screen.py defines, in one pass. Built and called by
-   atari_native.py.
+   native_screen.py.
 
    From top to bottom, each row of the screens becomes greys (one look-up per pixel, or per word of pixels alike), then
    84 weighted sums across; an output row adds up a few of these rows, divides once and is written. A row that repeats

@@ -12,8 +12,8 @@ levels: as the originals do, which compute in floating point and differ from thi
 
 The screens come as indices into the console's 128 colours, so max and luminance of two pixels are one look-up. Most
 pixels are alike in both screens: greys are looked up from the newer one, two neighbours at once, and then corrected in
-words of eight pixels that differ. Nothing is kept from one picture to the next, and all environments of a process that
-show alike share tables and room: with little memory of its own the emulator's stays in the processor's cache.
+words of eight pixels that differ. Nothing is kept from one picture to the next, and all environments of a process with
+the same screen share tables and buffers: with little memory of its own the emulator's stays in the processor's cache.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
-from intrigue.envs.atari.frame_stack import Bytes, Stack
+from intrigue.envs.atari.frame_stack import Bytes, FrameStack
 from intrigue.envs.atari.protocols import SIDE
 
 Kind = Literal["bilinear", "area"]
@@ -97,8 +97,8 @@ class AxisFilter:
 
 
 @final
-class Room:
-    """Tables of one kind of screen, and room to work in."""
+class ScreenBuffers:
+    """Tables of one kind of screen, and the buffers of its computation."""
 
     def __init__(self, palette: Bytes, height: int, width: int, kind: Kind) -> None:
         rows, columns = AxisFilter(height, kind), AxisFilter(width, kind)
@@ -135,14 +135,14 @@ class Room:
 
 
 @final
-class RoomOfThread(threading.local):
-    """A room per thread, since two threads cannot work in one."""
+class ThreadBuffers(threading.local):
+    """Buffers per thread, since two threads cannot share them."""
 
     def __init__(self, palette: bytes, height: int, width: int, kind: Kind) -> None:
-        self.own = Room(np.frombuffer(palette, np.uint8).reshape(256, 3), height, width, kind)
+        self.own = ScreenBuffers(np.frombuffer(palette, np.uint8).reshape(256, 3), height, width, kind)
 
 
-room_of_thread = functools.lru_cache(maxsize=8)(RoomOfThread)  # A process shows one game, tests a few.
+buffers_of_thread = functools.lru_cache(maxsize=8)(ThreadBuffers)  # A process shows one game, tests a few.
 
 
 @final
@@ -150,28 +150,29 @@ class Screen:
     """Turns pairs of raw screens of one size into pictures."""
 
     def __init__(self, palette: Bytes, height: int, width: int, kind: Kind) -> None:
-        self._rooms = room_of_thread(palette.tobytes(), height, width, kind)
+        self._buffers = buffers_of_thread(palette.tobytes(), height, width, kind)
 
-    def between(self, one: Bytes, other: Bytes) -> Callable[[Stack], None]:
-        """Draws what these two screens then hold as a stack's next picture. Which is older makes no difference."""
+    def bind(self, one: Bytes, other: Bytes) -> Callable[[FrameStack], None]:
+        """A function that draws the present content of two arrays as a stack's next picture; their order is free."""
         return lambda stack: self(one, other, stack.next_slot())
 
     def __call__(self, older: Bytes, newer: Bytes, out: Bytes) -> None:
         """Write the picture of two screens (height, width) of colour indices into `out` (84, 84)."""
-        room = self._rooms.own
-        room.index[...] = newer.view(np.uint16)
-        room.pairs.take(room.index, out=room.grey, mode="clip")  # No index is too large; `raise` would copy the result.
+        buffers = self._buffers.own
+        buffers.index[...] = newer.view(np.uint16)
+        # No index is too large; the mode `raise` would copy the result.
+        buffers.pairs.take(buffers.index, out=buffers.grey, mode="clip")
         old, new = older.reshape(-1).view(np.uint64), newer.reshape(-1).view(np.uint64)
         differ = (old != new).nonzero()[0]
         if differ.size:
             both = old.take(differ).view(np.uint8).astype(np.uint16)
             both <<= 8
             both |= new.take(differ).view(np.uint8)
-            room.words[differ] = room.table.take(both).reshape(-1, WORD)
-        np.matmul(room.row_weights, room.row_windows, out=room.middle)
-        np.matmul(room.column_windows, room.column_weights, out=room.split_sums)
-        sums = room.sums
-        if room.half is not None:
-            sums += room.half
-        sums /= room.divisor
+            buffers.words[differ] = buffers.table.take(both).reshape(-1, WORD)
+        np.matmul(buffers.row_weights, buffers.row_windows, out=buffers.middle)
+        np.matmul(buffers.column_windows, buffers.column_weights, out=buffers.split_sums)
+        sums = buffers.sums
+        if buffers.half is not None:
+            sums += buffers.half
+        sums /= buffers.divisor
         np.copyto(out, sums, casting="unsafe")

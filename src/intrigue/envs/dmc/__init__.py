@@ -20,7 +20,6 @@ import gymnasium as gym
 import numpy as np
 
 from intrigue.envs.base import Env, EnvInfo, Step
-from intrigue.envs.dmc.fast_step import dmc_tasks, remember_names
 from intrigue.envs.dmc.names import PRIMAL, check_name, split_name
 from intrigue.envs.pool.checks import Violation
 from intrigue.envs.registry import register_env
@@ -30,7 +29,6 @@ from intrigue.state import State
 
 if TYPE_CHECKING:
     from intrigue.envs.dmc.camera import Camera
-    from intrigue.envs.dmc.fast_step import Flattener
 
 SIDE = 84  # Pixels, as in URLB.
 VIDEO = (240, 320)  # Height and width of what `render` gives.
@@ -60,17 +58,19 @@ class DeepMindControl(Env):
     examples = ("walker_run", "point_mass_hard")
 
     def __init__(self, cfg: DmcConfig, name: str, render: bool = False) -> None:
+        from intrigue.envs.dmc.fast_step import Flattener, import_tasks
+
         self._cfg = cfg
         self._domain, self._task, self._rewarded = split_name(name)
-        self._tasks = dmc_tasks()
+        self._tasks = import_tasks()
         self._camera = self._make_camera(SIDE, SIDE) if cfg.pixels else None
         self._video = self._make_camera(*VIDEO) if render else None
         self._time, self._seed, self._diverged = 0, 0, 0
         self._build()
-        # Also lets the arm's model be compiled, which draws once and never again, and makes its physics anew.
-        self._flat = _flattener(self._dm.reset())
-        self._quicken()
-        states = gym.spaces.Box(-np.inf, np.inf, (self._flat.size,), np.float32)
+        # The first reset also compiles the arm's model, which draws random numbers once, and creates its physics.
+        self._flatten = Flattener(self._dm.reset().observation)
+        self._use_fast_step()
+        states = gym.spaces.Box(-np.inf, np.inf, (self._flatten.size,), np.float32)
         pictures = gym.spaces.Box(0, 255, (3 * cfg.frame_stack, SIDE, SIDE), np.uint8)
         seen = pictures if cfg.pixels else states
         self._obs: Array = np.zeros(seen.shape, seen.dtype)
@@ -94,12 +94,12 @@ class DeepMindControl(Env):
             self._seed, self._diverged = seed, 0
             if self._domain in DRAWN_MODELS:
                 self._build()
-                self._quicken()
+                self._use_fast_step()
             else:
-                self._tasks.random_of(self._dm).seed(seed)
+                self._tasks.get_random_state(self._dm).seed(seed)
         self._time = 0
         try:
-            first = self._flat(self._dm.reset().observation)
+            first = self._flatten(self._dm.reset().observation)
         except self._tasks.control.PhysicsError as error:
             raise self._divergence(error) from error
         self._obs = first if self._camera is None else np.concatenate([self._frame()] * self._cfg.frame_stack)
@@ -107,7 +107,7 @@ class DeepMindControl(Env):
 
     def step(self, action: Array) -> Step:
         try:
-            reward, over, last = self._advance(self._scaled(action))
+            reward, over, last = self._advance(self._scale(action))
         except (self._tasks.control.PhysicsError, FloatingPointError) as error:
             self._diverged += 1
             if self._diverged > self._cfg.max_divergences:
@@ -117,7 +117,7 @@ class DeepMindControl(Env):
         self._obs = last if self._camera is None else np.concatenate([self._obs[3:], self._frame()])
         return Step(self._obs, reward if self._rewarded else 0.0, False, over)
 
-    def stagger(self, fraction: float) -> None:
+    def shorten_first_episode(self, fraction: float) -> None:
         if self._cfg.stagger:
             self._time = int(fraction * self._limit)
 
@@ -134,7 +134,7 @@ class DeepMindControl(Env):
         self._obs = np.array(state["obs"])
         if self._domain in DRAWN_MODELS:
             self._build()
-            self._quicken()
+            self._use_fast_step()
         load_env(self._dm, state["dm"])
 
     def render(self) -> Array:
@@ -149,7 +149,7 @@ class DeepMindControl(Env):
         self._dm.close()
 
     def _build(self) -> None:
-        """The environment of the present seed, without a limit of its own: steps are counted here, and saved."""
+        """Build the environment of the present seed, without its time limit: steps are counted here, and saved."""
         self._dm = self._tasks.make_dm_env(self._domain, self._task, self._seed, limited=False)
         if not self._rewarded:
             self._dm.task.get_reward = _no_reward
@@ -159,34 +159,34 @@ class DeepMindControl(Env):
         self._range = self._high - self._low
         steps = self._tasks.episode_seconds(self._domain, self._task) / self._dm.control_timestep()
         # Seconds over steps of a fraction of one: rounded, since 9.999999 steps are ten.
-        own = round(steps) if math.isfinite(steps) else STEPS_WITHOUT_LIMIT
-        self._limit = self._cfg.max_episode_steps * self._cfg.action_repeat or own
+        task_limit = round(steps) if math.isfinite(steps) else STEPS_WITHOUT_LIMIT
+        self._limit = self._cfg.max_episode_steps * self._cfg.action_repeat or task_limit
 
-    def _quicken(self) -> None:
-        """Same numbers in less time, from here on."""
-        from intrigue.envs.dmc.fast_step import quicken
+    def _use_fast_step(self) -> None:
+        """Faster steps from here on, with bit-identical results."""
+        from intrigue.envs.dmc.fast_step import cache_name_lookups, use_fast_step
 
-        remember_names(self._dm.physics)
-        quicken(self._dm._physics)
+        cache_name_lookups(self._dm.physics)
+        use_fast_step(self._dm._physics)
 
     def _advance(self, control: Array) -> tuple[float, bool, Array]:
         """The reward of one agent step, whether its episode is over, and the state it ends in."""
         reward, over = 0.0, False
         for _ in range(self._cfg.action_repeat):
-            given = self._dm.step(control)
+            result = self._dm.step(control)
             self._time += 1
-            reward += float(given.reward)
-            over = bool(given.last()) or self._time >= self._limit
+            reward += float(result.reward)
+            over = bool(result.last()) or self._time >= self._limit
             if over:
                 break
-        last = self._flat(given.observation)
-        if not (math.isfinite(reward) and self._flat.finite(last)):
+        last = self._flatten(result.observation)
+        if not (math.isfinite(reward) and self._flatten.is_finite(last)):
             raise FloatingPointError("the observation or the reward is not finite")
         return reward, over, last
 
-    def _scaled(self, action: Array) -> Array:
-        """What the actuators get: -1 is their lower bound, 1 their upper."""
-        # Step by step in one array: at every step of training, each line for itself is as dear as the whole.
+    def _scale(self, action: Array) -> Array:
+        """Actuator controls of an action: -1 is the lower bound, 1 the upper."""
+        # In place: run at every step, where allocating an array per line would cost as much as all lines here.
         scaled: Array = np.maximum(action, -1.0, dtype=np.float64)
         np.minimum(scaled, 1.0, out=scaled)
         scaled += 1.0
@@ -210,7 +210,7 @@ class DeepMindControl(Env):
 
 
 class Divergence(Violation):
-    """The simulation left the numbers a computer can hold; becomes an `EnvironmentFault` with the environment's id."""
+    """The simulation diverged; becomes an `EnvironmentFault` with the environment's id."""
 
     def __init__(self, seed: int, step: int, cause: str, allowed: int) -> None:
         Exception.__init__(
@@ -222,12 +222,6 @@ class Divergence(Violation):
 
 
 def _no_reward(physics: Any) -> float:
-    """Of a task that nobody asks about: its own takes a seventh of a step."""
+    """Replaces the reward of a task that is not used: computing it takes a seventh of a step."""
     del physics
     return 0.0
-
-
-def _flattener(given: Any) -> Flattener:
-    from intrigue.envs.dmc.fast_step import Flattener
-
-    return Flattener(given.observation)

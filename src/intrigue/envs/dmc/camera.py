@@ -1,7 +1,7 @@
-"""Pictures of a MuJoCo scene without a window, through EGL or OSMesa; loaded when the first picture is asked for.
+"""Pictures of a MuJoCo scene without a window, through EGL or OSMesa; loaded when the first picture is drawn.
 
-The environment variable MUJOCO_GL chooses (`egl`, `osmesa`, `glfw`); unset, the first of EGL and OSMesa whose library
-is there is taken, and a window system's only where there is a display. One context serves all cameras of a process.
+The environment variable MUJOCO_GL selects the backend (`egl`, `osmesa`, `glfw`). Unset, it is EGL or OSMesa, the first
+whose library is found, and GLFW only where there is a display. One context serves all cameras of a process.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MAX_GEOMS = 1000  # In one scene; the suite's largest have some three hundred, d
 
 @final
 class Camera:
-    """One named or numbered camera of whatever model it is shown."""
+    """A camera, by name or number, of whatever model is passed to `picture`."""
 
     def __init__(self, camera: int | str, height: int, width: int) -> None:
         _context()
@@ -45,7 +45,7 @@ class Camera:
         if model is not self._model:
             self._prepare(model)
         for index in range(model.nhfield):
-            mujoco.mjr_uploadHField(model, self._drawing, index)  # Terrain may have been made anew.
+            mujoco.mjr_uploadHField(model, self._drawing, index)  # Terrain may have changed.
         mujoco.mjv_updateScene(
             model, data, self._option, None, self._view, int(mujoco.mjtCatBit.mjCAT_ALL), self._scene
         )
@@ -56,7 +56,7 @@ class Camera:
         return np.ascontiguousarray(image[::-1])  # OpenGL's first row is the lowest.
 
     def close(self) -> None:
-        """Give back what the driver holds."""
+        """Free what the driver holds."""
         if self._drawing is not None:
             _context().make_current()
             self._drawing.free()
@@ -103,10 +103,10 @@ def _load_triton_first() -> None:
 
 
 def _window() -> Any:
-    """GLFW's context, which is mujoco's for a window system; mujoco does not ask whether there is one."""
+    """GLFW's context, which is mujoco's for a window system; mujoco does not check whether there is one."""
     glfw = importlib.import_module("glfw")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # GLFW warns of what is raised here.
+        warnings.simplefilter("ignore")  # GLFW warns of the error that is raised here.
         if glfw.init():
             context = importlib.import_module("mujoco.glfw").GLContext(1, 1)
             context.make_current()

@@ -1,4 +1,4 @@
-"""The tasks of `dmc/<domain>_<task>` by name, and what a wrong name is answered with. Loads no physics.
+"""The tasks of `dmc/<domain>_<task>` by name, and the error for a wrong name. Loads no physics.
 
 Domains may have underscores (`ball_in_cup_catch`, `humanoid_CMU_run`), so names are looked up, never cut at the first.
 URLB is the Unsupervised Reinforcement Learning Benchmark (Laskin et al. 2021, arXiv:2110.15191).

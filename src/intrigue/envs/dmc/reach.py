@@ -31,7 +31,7 @@ SLACK = 1e-6  # s: the clock adds 0.002 five thousand times.
 
 
 class Workspace(NamedTuple):
-    """What dm_control's reaching task asks to know of the table."""
+    """The table as dm_control's reaching task takes it."""
 
     target_bbox: Any
     tcp_bbox: Any
@@ -39,14 +39,14 @@ class Workspace(NamedTuple):
 
 
 @final
-class AtOnce(composer.Environment):
-    """The same numbers as its parent's, sooner: the 20 physics steps are one call, and observed once, at their end.
+class ReachEnvironment(composer.Environment):
+    """Bit-identical to its parent and faster: the 20 physics steps are one call, observed once, at their end.
 
-    The parent goes through Python for each of them, for hooks and delayed observations that this task does not have.
+    The parent runs Python code for each of them, for hooks and delayed observations that this task does not have.
     """
 
     def __init__(self, task: Any, time_limit: float, random_state: int) -> None:
-        # Compiling anew for each episode takes 70 ms and gives the same model: the studs of this brick do not vary.
+        # Recompiling for each episode takes 70 ms and gives the same model: the studs of this brick do not vary.
         super().__init__(task, random_state=random_state, recompile_mjcf_every_episode=False)
         self._seconds = time_limit
         self._substeps = task.physics_steps_per_control_step
@@ -55,40 +55,43 @@ class AtOnce(composer.Environment):
     def reset(self) -> Any:
         """The first time step of an episode."""
         first = super().reset()
-        told = {name: each for name, each in self.task.observables.items() if each.enabled}
-        self._senses = {name: each.observation_callable(self.physics, self.random_state) for name, each in told.items()}
+        self._sensors = {
+            name: each.observation_callable(self.physics, self.random_state)
+            for name, each in self.task.observables.items()
+            if each.enabled
+        }
         self._over = False
         return first
 
     def step(self, action: Any) -> Any:
-        """One control step; a reset after the last."""
+        """One control step, or a reset if the episode is over."""
         if self._over:
             return self.reset()
         physics = self.physics
         self.task.before_step(physics, action, self.random_state)
         physics.step(self._substeps)
         reward, discount = self.task.get_reward(physics), self.task.get_discount(physics)
-        seen = OrderedDict((name, sense()[None]) for name, sense in self._senses.items())  # A buffer of one.
+        observation = OrderedDict((name, read()[None]) for name, read in self._sensors.items())  # A buffer of one.
         self._over = physics.time() >= self._seconds - SLACK
         kind = dm_env.StepType.LAST if self._over else dm_env.StepType.MID
-        return dm_env.TimeStep(kind, reward, discount, seen)
+        return dm_env.TimeStep(kind, reward, discount, observation)
 
 
-def make_reach(task: str, seed: int, time_limit: float = math.inf) -> AtOnce:
+def make_reach(task: str, seed: int, time_limit: float = math.inf) -> ReachEnvironment:
     """The environment of one corner."""
-    return AtOnce(make_reach_task(task), time_limit, seed)
+    return ReachEnvironment(make_reach_task(task), time_limit, seed)
 
 
 def make_reach_task(task: str) -> Any:
     """dm_control's reaching task with the brick in one place."""
     corner = (*BRICK_AT[task], BRICK_Z)
-    told = observations.PERFECT_FEATURES
+    settings = observations.PERFECT_FEATURES
     return reach.Reach(
         arena=arenas.Standard(),
-        arm=robots.make_arm(obs_settings=told),
-        hand=robots.make_hand(obs_settings=told),
-        prop=props.Duplo(observable_options=observations.make_options(told, observations.FREEPROP_OBSERVABLES)),
-        obs_settings=told,
+        arm=robots.make_arm(obs_settings=settings),
+        hand=robots.make_hand(obs_settings=settings),
+        prop=props.Duplo(observable_options=observations.make_options(settings, observations.FREEPROP_OBSERVABLES)),
+        obs_settings=settings,
         workspace=Workspace(workspaces.BoundingBox(corner, corner), TOOL_BOX, robots.ARM_OFFSET),
         control_timestep=constants.CONTROL_TIMESTEP,
     )

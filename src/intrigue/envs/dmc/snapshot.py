@@ -1,4 +1,4 @@
-"""All that a dm_control environment is between two steps, and back again, to the bit.
+"""Saves and restores the whole state of a dm_control environment between two steps, to the bit.
 
     physics   MuJoCo's integration state: time, positions, velocities, activations, controls, the solver's warm start
     model     the arrays of the model that a task's starts change (places of targets, gains, terrain)
@@ -6,7 +6,7 @@
     random    its NumPy `RandomState`
 
 `mj_step1` follows, because dm_control's step ends with it and its next step begins with `mj_step2`: without it, that
-would go on from the contacts and forces of another state. What depends on accelerations is computed in `mj_step2`.
+would continue from the contacts and forces of another state. What depends on accelerations is computed in `mj_step2`.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from typing import Any
 import mujoco
 import numpy as np
 
-from intrigue.envs.dmc.tasks import random_of
+from intrigue.envs.dmc.tasks import get_random_state
 from intrigue.errors import RunError
 from intrigue.spaces import Array
 from intrigue.state import State
 
 SPEC = int(mujoco.mjtState.mjSTATE_INTEGRATION)
-# What tasks of the suite change in their models (a test looks for others), and the colours they paint.
+# What tasks of the suite change in their models (a test checks for others), and the colours they set.
 MODEL_FIELDS = (
     "body_pos", "body_quat", "dof_damping", "geom_pos", "geom_rgba", "geom_size", "hfield_data", "light_pos",
     "mat_rgba", "site_pos", "site_rgba", "site_size", "wrap_prm",
@@ -37,13 +37,13 @@ def save_env(env: Any) -> State:
         "physics": _integration_state(env),
         "model": {name: np.array(getattr(model, name)) for name in MODEL_FIELDS if _can_change(model, name)},
         "task": {name: value for name, value in vars(env.task).items() if _is_number(value)},
-        "random": _save_random(random_of(env)),
+        "random": _save_random(get_random_state(env)),
     }
 
 
 def load_env(env: Any, state: State) -> None:
-    """Put back what `save_env` gave, into an environment of the same task."""
-    env.reset()  # Out of an ended episode, which would begin anew by itself.
+    """Restore the state `save_env` returned into an environment of the same task."""
+    env.reset()  # Out of an ended episode, which would reset by itself.
     model, data = env.physics.model.ptr, env.physics.data.ptr
     for name, field in state["model"].items():
         getattr(model, name)[...] = field
@@ -52,12 +52,12 @@ def load_env(env: Any, state: State) -> None:
     mujoco.mj_setState(model, data, np.asarray(state["physics"], np.float64), SPEC)
     mujoco.mj_step1(model, data)
     if not np.array_equal(_integration_state(env), state["physics"]):
-        # MuJoCo starts anew by itself where a number is impossible.
+        # MuJoCo resets by itself where a number is invalid.
         raise RunError(
             "the saved state of the simulation did not come back as it was: a number in it is not finite or too large. "
             "Resume from an earlier checkpoint, or start a new run."
         )
-    _load_random(random_of(env), state["random"])
+    _load_random(get_random_state(env), state["random"])
 
 
 def _integration_state(env: Any) -> Array:

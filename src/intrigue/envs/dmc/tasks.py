@@ -10,7 +10,7 @@
 
 tol is dm_control's tolerance: 1 inside the bounds, falling to `value_at_margin` at a distance of `margin` outside.
 Constants are URLB's; models, starts and observations are the stock ones of dm_control, to which URLB's are identical.
-Importing this file imports dm_control, so others reach it through `fast_step`.
+Importing this file imports dm_control, so others import it through `fast_step.import_tasks`.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Upright(quadruped.Move):
     """Stand: the torso's z axis along the world's."""
 
     def __init__(self, random: Any) -> None:
-        super().__init__(desired_speed=WALK_SPEED, random=random)  # the speed is only the suite's reward's
+        super().__init__(desired_speed=WALK_SPEED, random=random)  # the speed only matters to the suite's reward
 
     def get_reward(self, physics: Any) -> float:
         """1 upright, 0 upside down."""
@@ -73,8 +73,8 @@ class Jump(Upright):
 
 
 @final
-class Unwatched(quadruped.Physics):
-    """Physics that nobody looks at: new terrain is not sent to a window, for which `escape` would ask for OpenGL."""
+class HeadlessQuadruped(quadruped.Physics):
+    """Physics without rendering contexts: otherwise `escape` would load OpenGL to upload new terrain."""
 
     contexts = None
 
@@ -96,8 +96,8 @@ def episode_seconds(domain: str, task: str) -> float:
     return float(inspect.signature(build).parameters["time_limit"].default)
 
 
-def random_of(env: Any) -> np.random.RandomState:
-    """The stream all of the environment's draws come from."""
+def get_random_state(env: Any) -> np.random.RandomState:
+    """The random state that all of the environment's draws come from."""
     random = env.random_state if hasattr(env, "random_state") else env.task.random
     assert isinstance(random, np.random.RandomState)
     return random
@@ -129,7 +129,7 @@ def _jump(random: int, time_limit: float = QUADRUPED_SECONDS) -> Any:
 def _escape(random: int, time_limit: float = QUADRUPED_SECONDS) -> Any:
     """The suite's own but for its physics; with the suite's floor."""
     model = quadruped.make_model(floor_size=40, terrain=True, rangefinders=True)
-    physics, task = Unwatched.from_xml_string(model, common.ASSETS), quadruped.Escape(random)
+    physics, task = HeadlessQuadruped.from_xml_string(model, common.ASSETS), quadruped.Escape(random)
     return control.Environment(physics, task, time_limit=time_limit, control_timestep=QUADRUPED_TIMESTEP)
 
 
@@ -141,7 +141,7 @@ def _quadruped(task: Any, time_limit: float) -> Any:
 
 @contextlib.contextmanager
 def _errors_only() -> Iterator[None]:
-    """Silence for what MuJoCo finds old-fashioned in the suite's models, which nobody here can change."""
+    """No warnings of MuJoCo about deprecated elements in the suite's models, which we cannot change."""
     before = logging.get_verbosity()
     logging.set_verbosity(logging.ERROR)
     try:

@@ -1,1 +1,1 @@
-"""Environments side by side: in this process or in workers with shared memory. Loads no torch."""
+"""Environments stepped together, in this process or in workers with shared memory. Loads no torch."""

@@ -1,4 +1,4 @@
-"""What an environment must keep to, checked at every step, and the error that names the one that does not."""
+"""Checks of what environments return, at every step, and the error that names the environment that fails one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from intrigue.spaces import ActionSpec, Array, ObsSpec
 
 
 class Violation(Exception):
-    """An environment gave something other than it declared; becomes an `EnvironmentFault` with its name."""
+    """An environment broke the `Env` contract or its declared spaces; becomes an `EnvironmentFault` with its name."""
 
     def __init__(self, field: str, expected: str, got: str) -> None:
         super().__init__(
@@ -34,11 +34,11 @@ def check_obs(obs: object, spec: ObsSpec) -> None:
     if not isinstance(obs, np.ndarray) or obs.shape != spec.shape or obs.dtype != spec.dtype:
         raise Violation("observation", f"an array of {spec.dtype} of shape {spec.shape}", describe(obs))
     if spec.kind == "vector" and not np.isfinite(obs).all():
-        raise Violation("observation", "finite numbers", non_finite(obs))
+        raise Violation("observation", "finite numbers", describe_non_finite(obs))
 
 
-def non_finite(obs: Array) -> str:
-    """Where the first number that is not finite stands."""
+def describe_non_finite(obs: Array) -> str:
+    """Position and value of the first number that is not finite."""
     where = np.argwhere(~np.isfinite(obs))
     position = tuple(int(each) for each in where[0])
     return f"{obs[position]} at position {position} ({len(where)} of {obs.size} not finite)"
@@ -66,24 +66,24 @@ def check_flag(flag: Any, field: str) -> bool:
 
 
 def check_actions(action: Array, spec: ActionSpec, num_envs: int) -> Array:
-    """The actions of a pool as an array of `spec`; refused when the shape, a class or a number is impossible."""
+    """The actions of a pool as an array of `spec`; refused when the shape, a class or a number is invalid."""
     array = np.asarray(action)
     common = array.dtype == np.int64 and spec.kind == "discrete" and array.shape == (num_envs,)
-    # The common case in one comparison: read without a sign, a negative number is a large one.
+    # The common case in one comparison: read as unsigned, a negative number is a large one.
     if common and (array.view(np.uint64) < spec.sizes[0]).all():
         return array
     if array.shape != (num_envs, *spec.shape):
         raise RunError(f"action: expected shape {(num_envs, *spec.shape)}, got {array.shape}.")
     if spec.kind == "continuous":
         if not np.isfinite(array).all():
-            raise RunError(f"action: expected finite numbers, got {non_finite(array)}.")
+            raise RunError(f"action: expected finite numbers, got {describe_non_finite(array)}.")
     elif not np.issubdtype(array.dtype, np.integer) or array.min() < 0 or (array >= np.asarray(spec.sizes)).any():
         raise RunError(f"action: expected whole numbers from 0 to below {spec.sizes}, got {describe(array)}: {array}.")
     return array
 
 
-def fault(env_id: str, index: int | str, when: str, cause: BaseException | str) -> EnvironmentFault:
-    """The error for one environment: which, when, why; an exception's traceback is kept as text."""
+def make_fault(env_id: str, index: int | str, when: str, cause: BaseException | str) -> EnvironmentFault:
+    """The error for one environment: its id and index, when, and why; an exception's traceback is kept as text."""
     label = f"environment {env_id}, index {index}, {when}"
     if isinstance(cause, str | Violation):
         return EnvironmentFault(f"{label}: {cause}")
@@ -91,8 +91,8 @@ def fault(env_id: str, index: int | str, when: str, cause: BaseException | str) 
     return EnvironmentFault(f"{label}: raised {type(cause).__name__}: {cause}\n{text}")
 
 
-def moment(stage: str, steps: int) -> str:
-    """When something happened, in words: the environment's own step number and what it was doing."""
+def describe_when(stage: str, steps: int) -> str:
+    """Stage (of `STAGES`) and the environment's own step count in words, for an error."""
     match stage:
         case "build":
             return "while it was built"

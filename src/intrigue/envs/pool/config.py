@@ -54,32 +54,32 @@ def cores() -> list[int]:
     return list(range(os.cpu_count() or 1))
 
 
-def can_be_attentive(workers_in_all: int) -> bool:
+def can_busy_wait(num_workers: int) -> bool:
     """Whether every worker of this process's pools and the learner have a core each, and one is left over.
 
-    Only then may processes look out for each other without sleeping (`channel.Lookout`): on a shared core they would
-    take the time of the very process they wait for.
+    Only then may they busy-wait for each other (`messages.SpinWait`): on a shared core a process would take the time
+    of the very process it waits for.
     """
-    return workers_in_all + 1 < len(cores())
+    return num_workers + 1 < len(cores())
 
 
-def shares(num_envs: int, workers: int) -> list[range]:
-    """Environment indices of each worker: neighbors together, sizes differing by at most one."""
-    bounds = [num_envs * worker // workers for worker in range(workers + 1)]
+def split_range(count: int, parts: int) -> list[range]:
+    """The indices below `count` in contiguous parts whose sizes differ by at most one."""
+    bounds = [count * part // parts for part in range(parts + 1)]
     return [range(first, last) for first, last in itertools.pairwise(bounds)]
 
 
-def parts(num_envs: int, workers: int, groups: int) -> list[list[range]]:
-    """Of each worker, its environments of each group; sizes differ by at most one, within a group and in all."""
-    held: list[list[range]] = [[] for _ in range(workers)]
-    dealt = 0  # Environments left over when groups are shared evenly go to one worker after another, the last first.
-    for group in shares(num_envs, groups):
+def split_envs(num_envs: int, workers: int, groups: int) -> list[list[range]]:
+    """Per worker, its environments of each group; sizes differ by at most one, within a group and in total."""
+    ranges: list[list[range]] = [[] for _ in range(workers)]
+    dealt = 0  # What a group has left after an even split goes to one worker after another, the last first.
+    for group in split_range(num_envs, groups):
         size, left_over = divmod(len(group), workers)
         larger = {(-1 - dealt - each) % workers for each in range(left_over)}
         dealt += left_over
         first = group.start
-        for worker, mine in enumerate(held):
+        for worker, own in enumerate(ranges):
             last = first + size + (worker in larger)
-            mine.append(range(first, last))
+            own.append(range(first, last))
             first = last
-    return held
+    return ranges

@@ -1,4 +1,4 @@
-"""What a pool and its workers say to each other over a socket pair.
+"""The protocol between a pool and its workers over a socket pair.
 
 A message is one byte; every kind but steps, OK and CLOSE is followed by eight bytes of length (little-endian) and a
 state tree (`intrigue.state.to_bytes`). Nothing is pickled.
@@ -6,11 +6,11 @@ state tree (`intrigue.state.to_bytes`). Nothing is pickled.
     pool -> worker: BEGIN {…} · MAP · RESET {purpose, steps} · step of a group · SNAPSHOT · RESTORE {…} · CLOSE
     worker -> pool: OK · the step's own byte · VALUE {…} · ERROR {kind, message}
 
-Orders may follow each other before answers come, and are answered in their order.
+Several requests may be sent before the first answer; they are answered in order.
 
-A process that sleeps until a message comes is woken late: by 0.1 to 0.3 ms on a machine of sixteen cores, which is more
-than a step of many simulators takes. Where every process has a core of its own (`config.can_be_attentive`), both sides
-of a step look out for each other for a moment before they go to sleep.
+A process that sleeps until a message comes is woken late: by 0.1 to 0.3 ms on a machine of sixteen cores, more than a
+step of many simulators takes. Where every process has a core of its own (`config.can_busy_wait`), both sides of a step
+busy-wait for a moment before they sleep (`SpinWait`).
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ GROUP_OF = {step: group for group, step in enumerate(STEPS)}
 BARE = frozenset([*STEPS, OK, CLOSE])
 STEPPED = {step: ((step, None),) for step in STEPS}  # By far the most frequent answer, as a list of messages.
 LENGTH_BYTES = 8
-CHUNK_BYTES = 1 << 16  # Read at most this much at once; Python sets the room aside even for one byte,
-SHORT_BYTES = 1 << 8  # so less is asked for where a message begins, which for a step is all of it.
-# How long to look out: choosing an action and launching an update takes a learner up to about 1 ms, and so does a step
-# of a simulator; a silence of twice that is no part of stepping, and the core is better left to others.
-ATTENTION_SECONDS = 0.002
-GLANCES = 16  # after a look-out in vain: so an answer that always takes longer costs 2 ms in 17 steps
+CHUNK_BYTES = 1 << 16  # Read at most this much at once. Python allocates the whole buffer even for one byte,
+SHORT_BYTES = 1 << 8  # so less is requested where a message begins, which for a step is all of it.
+# How long to busy-wait: choosing an action and launching an update takes a learner up to about 1 ms, and so does a step
+# of a simulator; after twice that the core is better left to others.
+BUSY_WAIT_SECONDS = 0.002
+SHORT_POLLS = 16  # Single polls after a miss: an answer that always takes longer then costs 2 ms in 17 steps.
 
 
 def pack(kind: bytes, tree: State = None) -> bytes:
@@ -67,8 +67,8 @@ def _exactly(control: socket.socket, count: int) -> bytearray | None:
 
 
 @final
-class Lookout:
-    """Sees what comes over a socket without going to sleep for it, at the price of the core it runs on."""
+class SpinWait:
+    """Waits for data on a socket without sleeping, which occupies the core it runs on."""
 
     def __init__(self, control: socket.socket) -> None:
         poller = select.poll()
@@ -76,27 +76,27 @@ class Lookout:
         self._poll = poller.poll
         self._skipped = 0
 
-    def until(self, deadline: float) -> bool:
-        """Whether something can be read, or the other side is gone, by this time of `time.monotonic`.
+    def wait_until(self, deadline: float) -> bool:
+        """Whether data can be read, or the other side is gone, by this time of `time.monotonic`.
 
-        After a look-out in vain the next few are only glances: what takes so long is not worth a core, and where others
-        need that core it is what makes them slow.
+        Backs off after a miss: the next few calls poll once. An answer that takes so long is not worth a core, and
+        where others need that core, spinning is what makes them slow.
         """
-        # Asked rather than read in vain: an exception at every look would make looks four times as long.
+        # Polled rather than read: an exception at every empty read would make a round four times as long.
         poll, clock = self._poll, time.monotonic
         if self._skipped:
             self._skipped -= 1
             return bool(poll(0))
         while not poll(0):
             if clock() >= deadline:
-                self._skipped = GLANCES
+                self._skipped = SHORT_POLLS
                 return False
         return True
 
 
 @final
 class Inbox:
-    """Puts messages together from the parts that arrive, without ever waiting."""
+    """Assembles messages from the parts that arrive; never blocks."""
 
     def __init__(self) -> None:
         self._received = bytearray()

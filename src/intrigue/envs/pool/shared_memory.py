@@ -1,11 +1,10 @@
-"""The arrays that environments write and the learner reads, in private or in shared memory.
+"""The arrays that environments write and the learner reads, and the specification they are allocated from.
 
-Shared memory has no name: an anonymous file (`memfd_create`, or an unlinked temporary file) that workers inherit by
-descriptor. It vanishes with the last process that maps it, whatever kills them.
+A worker sends the `EnvSpec` of its environments as a state tree; the pool then sizes the `SharedArrays`, in private or
+in shared memory. Shared memory has no name: an anonymous file (`memfd_create`, or an unlinked temporary file) that
+workers inherit by descriptor. It is freed with the last process that maps it, whatever kills them.
 
     header: (index, stage) per worker, one page or more │ obs │ next_obs │ action │ reward │ flags │ place
-
-What a pool must know of its environments before it can give them memory; travels from a worker as a state tree.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from __future__ import annotations
 import mmap
 import os
 import tempfile
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -23,52 +22,47 @@ from intrigue.state import State
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
-    """Encoded spaces and the rest of `EnvInfo`."""
+class EnvSpec:
+    """What a pool knows of its environments: encoded spaces and the rest of `EnvInfo`."""
 
     spaces: Spaces
     frames_per_step: int
     places: int
     can_snapshot: bool
-    bait_action: int | None
+    distractor_action: int | None
     stack: int
 
     @property
-    def moved(self) -> ObsSpec:
-        """The part of an observation that travels: all of it, or the newest of its stacked frames."""
+    def transferred_obs(self) -> ObsSpec:
+        """The part of an observation that is written to the arrays: all of it, or the newest of stacked frames."""
         obs = self.spaces.obs
         return ObsSpec(obs.kind, obs.shape[1:]) if self.stack else obs
 
 
-def facts_of(described: EnvInfo) -> Facts:
-    """The facts an environment states."""
-    spaces = make_spaces(described.obs_space, described.action_space)
-    if described.stack and spaces.obs.shape[0] != described.stack:
-        raise ValueError(f"a stack of {described.stack} frames cannot have shape {spaces.obs.shape}")
-    return Facts(
+def make_env_spec(info: EnvInfo) -> EnvSpec:
+    """The specification of an environment, its spaces encoded."""
+    spaces = make_spaces(info.obs_space, info.action_space)
+    if info.stack and spaces.obs.shape[0] != info.stack:
+        raise ValueError(f"a stack of {info.stack} frames cannot have shape {spaces.obs.shape}")
+    return EnvSpec(
         spaces,
-        described.frames_per_step,
-        described.places,
-        described.can_snapshot,
-        described.bait_action,
-        described.stack,
+        info.frames_per_step,
+        info.places,
+        info.can_snapshot,
+        info.distractor_action,
+        info.stack,
     )
 
 
-def facts_to_state(facts: Facts) -> State:
-    """The facts as a tree of plain values."""
-    return asdict(facts)
-
-
-def facts_from_state(state: State) -> Facts:
-    """The facts that `facts_to_state` wrote."""
+def spec_from_state(state: State) -> EnvSpec:
+    """The specification from its `dataclasses.asdict`, as a worker sends it."""
     obs, action = state["spaces"]["obs"], state["spaces"]["action"]
     spaces = Spaces(
         ObsSpec(obs["kind"], tuple(obs["shape"])),
         ActionSpec(action["kind"], tuple(action["sizes"]), tuple(action["low"]), tuple(action["high"])),
     )
-    names = ("frames_per_step", "places", "can_snapshot", "bait_action", "stack")
-    return Facts(spaces, **{name: state[name] for name in names})
+    names = ("frames_per_step", "places", "can_snapshot", "distractor_action", "stack")
+    return EnvSpec(spaces, **{name: state[name] for name in names})
 
 
 ALIGNMENT = 64  # Bytes of a cache line, so that arrays of two workers share few lines.
@@ -76,10 +70,10 @@ STAGES = ("idle", "build", "reset", "step", "snapshot", "restore")
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class SharedArrays:
     """Arrays of N environments, environment axis first."""
 
-    obs: Array  # what to act on next: after an own reset, the first observation of the new episode
+    obs: Array  # what to act on next: after a reset, the first observation of the new episode
     next_obs: Array  # the true successor
     action: Array
     reward: Array  # float64, as the environment gave it
@@ -87,14 +81,14 @@ class Block:
     truncated: Array
     place: Array  # int32, of the successor; -1 unknown
 
-    def rows(self, share: range) -> Block:
-        """The part of some neighboring environments."""
-        return Block(*(getattr(self, each.name)[share.start : share.stop] for each in fields(self)))
+    def rows(self, indices: range) -> SharedArrays:
+        """Views of these environments' rows."""
+        return SharedArrays(*(getattr(self, each.name)[indices.start : indices.stop] for each in fields(self)))
 
 
-def _shapes(facts: Facts, num_envs: int) -> list[tuple[tuple[int, ...], np.dtype[np.generic]]]:
-    obs = ((num_envs, *facts.moved.shape), facts.moved.dtype)
-    action = ((num_envs, *facts.spaces.action.shape), facts.spaces.action.dtype)
+def _shapes(spec: EnvSpec, num_envs: int) -> list[tuple[tuple[int, ...], np.dtype[np.generic]]]:
+    obs = ((num_envs, *spec.transferred_obs.shape), spec.transferred_obs.dtype)
+    action = ((num_envs, *spec.spaces.action.shape), spec.spaces.action.dtype)
     per_env = [((num_envs,), np.dtype(kind)) for kind in (np.float64, np.bool_, np.bool_, np.int32)]
     return [obs, obs, action, *per_env]
 
@@ -103,9 +97,9 @@ def _aligned(size: int, unit: int) -> int:
     return -(-size // unit) * unit
 
 
-def private_block(facts: Facts, num_envs: int) -> Block:
-    """A block of this process alone."""
-    return Block(*(np.zeros(shape, dtype) for shape, dtype in _shapes(facts, num_envs)))
+def allocate_arrays(spec: EnvSpec, num_envs: int) -> SharedArrays:
+    """Arrays of this process alone."""
+    return SharedArrays(*(np.zeros(shape, dtype) for shape, dtype in _shapes(spec, num_envs)))
 
 
 def open_memory(workers: int) -> int:
@@ -124,19 +118,19 @@ def map_header(descriptor: int, workers: int) -> memoryview:
     return memoryview(mmap.mmap(descriptor, _header_size(workers))).cast("i")
 
 
-def map_block(descriptor: int, workers: int, facts: Facts, num_envs: int) -> Block:
-    """The shared block; whoever calls it first makes the memory large enough.
+def map_arrays(descriptor: int, workers: int, spec: EnvSpec, num_envs: int) -> SharedArrays:
+    """The shared arrays; the first call makes the memory large enough.
 
     The mapping lives as long as any array made from it: unmapping under a caller's array would crash the process.
     """
-    shapes = _shapes(facts, num_envs)
+    shapes = _shapes(spec, num_envs)
     sizes = [_aligned(int(np.prod(shape)) * dtype.itemsize, ALIGNMENT) for shape, dtype in shapes]
     header = _header_size(workers)
     if os.fstat(descriptor).st_size < header + sum(sizes):
         os.ftruncate(descriptor, header + sum(sizes))
     memory = mmap.mmap(descriptor, sum(sizes), offset=header)
     offsets = np.cumsum([0, *sizes[:-1]]).tolist()
-    return Block(
+    return SharedArrays(
         *(np.ndarray(shape, dtype, memory, offset) for (shape, dtype), offset in zip(shapes, offsets, strict=True))
     )
 

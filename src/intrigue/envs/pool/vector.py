@@ -1,4 +1,4 @@
-"""Any Gymnasium vector environment as a pool, whichever of the three ways it starts ended episodes anew.
+"""Any Gymnasium vector environment as a pool, in each of Gymnasium's three autoreset modes.
 
     NEXT_STEP   the step after an end ignores its action and resets: that row is not a step, `valid` is False there
     SAME_STEP   the step that ends also resets: the true successor is in `final_obs`
@@ -18,7 +18,7 @@ from gymnasium.vector import VectorEnv
 from gymnasium.vector.utils import iterate
 
 from intrigue.envs.base import Env
-from intrigue.envs.pool.checks import Violation, check_actions, fault, moment, non_finite
+from intrigue.envs.pool.checks import Violation, check_actions, describe_non_finite, describe_when, make_fault
 from intrigue.envs.pool.pool import Pool, PoolStep
 from intrigue.errors import CheckpointError, ConfigError, EnvironmentFault, RunError
 from intrigue.seeding import derive_seed
@@ -65,7 +65,7 @@ class VectorPool(Pool):
         self.places = 0
         self.can_snapshot = False
         self.groups = (slice(0, self.num_envs),)
-        self._ordered: Array | None = None
+        self._action: Array | None = None
         self._place = np.full(self.num_envs, -1, dtype=np.int32)
         self._ended = np.zeros(self.num_envs, dtype=bool)
         self._steps = 0
@@ -74,7 +74,7 @@ class VectorPool(Pool):
         self._closed = False
 
     def reset(self) -> Array:
-        self._refuse_under_way()
+        self._refuse_while_stepping()
         self._steps = 0
         return self._begin("env")
 
@@ -85,28 +85,28 @@ class VectorPool(Pool):
     def send(self, group: int, action: Array) -> None:
         if self._closed or not self._started:
             raise RunError(f"the pool of {self.env_id} is closed or has not begun. Call reset() on an open pool first.")
-        self._refuse_under_way()
-        # A copy: the caller may write over his array before the step is taken.
-        self._ordered = check_actions(action, self.spaces.action, self.num_envs).copy()
+        self._refuse_while_stepping()
+        # A copy: the caller may overwrite its array before the step is taken.
+        self._action = check_actions(action, self.spaces.action, self.num_envs).copy()
 
     def receive(self, group: int) -> PoolStep:
-        if self._closed or self._ordered is None:
+        if self._closed or self._action is None:
             raise RunError(f"the pool of {self.env_id} is not being stepped. Call send({group}, action) first.")
-        ordered, self._ordered = self._ordered, None
+        action, self._action = self._action, None
         self._steps += 1
         try:
-            return self._step(ordered)
+            return self._step(action)
         except EnvironmentFault:
             raise
         except Exception as error:
-            raise fault(self.env_id, "unknown (vectorized)", moment("step", self._steps), error) from error
+            raise make_fault(self.env_id, "unknown (vectorized)", describe_when("step", self._steps), error) from error
 
     def snapshot(self) -> State:
-        self._refuse_under_way()
+        self._refuse_while_stepping()
         return {"num_envs": self.num_envs, "steps": self._steps, "restarts": self._restarts}
 
     def restore(self, state: State) -> Array:
-        self._refuse_under_way()
+        self._refuse_while_stepping()
         if state["num_envs"] != self.num_envs or "envs" in state:
             raise CheckpointError(
                 f"the saved state is not of {self.num_envs} vectorized environments that cannot be saved. "
@@ -122,8 +122,8 @@ class VectorPool(Pool):
             self._closed = True
             self._env.close()
 
-    def _refuse_under_way(self) -> None:
-        if self._ordered is not None:
+    def _refuse_while_stepping(self) -> None:
+        if self._action is not None:
             raise RunError(f"group 0 of {self.env_id} is being stepped. Call receive(0) first.")
 
     def _begin(self, *purpose: str | int) -> Array:
@@ -137,8 +137,8 @@ class VectorPool(Pool):
 
     def _step(self, action: Array) -> PoolStep:
         decoded = np.stack([self._action_codec.decode(each) for each in action])
-        given, reward, terminated, truncated, extras = self._env.step(decoded)
-        obs = self._encode(given)
+        raw_obs, reward, terminated, truncated, extras = self._env.step(decoded)
+        obs = self._encode(raw_obs)
         reward = np.array(reward, dtype=np.float64)
         terminated, truncated = np.array(terminated, dtype=bool), np.array(truncated, dtype=bool)
         valid = np.ones(self.num_envs, dtype=bool)
@@ -165,7 +165,7 @@ class VectorPool(Pool):
             if extras.get(key) is not None and (row := _row(extras[key], index)) is not None:
                 return self._obs_codec.encode(row)
         missing = Violation(" or ".join(FINAL_KEYS), "the successor of an ended episode (SAME_STEP)", "nothing")
-        raise fault(self.env_id, index, moment("step", self._steps), missing)
+        raise make_fault(self.env_id, index, describe_when("step", self._steps), missing)
 
     def _encode(self, obs: Any) -> Array:
         if isinstance(self._env.single_observation_space, gym.spaces.Box):
@@ -175,18 +175,18 @@ class VectorPool(Pool):
         expected = (self.num_envs, *self.spaces.obs.shape)
         if encoded.shape != expected:
             raise Violation("observation", f"shape {expected}", f"shape {encoded.shape}")
-        # The environment may reuse its buffer; what we gave out stays as it was until the next call.
+        # The environment may reuse its buffer; what we returned stays unchanged until the next call.
         return np.array(encoded, dtype=self.spaces.obs.dtype)
 
     def _check(self, obs: Array, reward: Array) -> None:
         for index, value in enumerate(reward):
             if not np.isfinite(value):
                 cause = Violation("reward", "one finite real number", repr(float(value)))
-                raise fault(self.env_id, index, moment("step", self._steps), cause)
+                raise make_fault(self.env_id, index, describe_when("step", self._steps), cause)
         if not np.isfinite(obs).all():
             index = int(np.flatnonzero(~np.isfinite(obs.reshape(self.num_envs, -1)).all(axis=1))[0])
-            cause = Violation("observation", "finite numbers", non_finite(obs[index]))
-            raise fault(self.env_id, index, moment("step", self._steps), cause)
+            cause = Violation("observation", "finite numbers", describe_non_finite(obs[index]))
+            raise make_fault(self.env_id, index, describe_when("step", self._steps), cause)
 
 
 def _row(batch: Any, index: int) -> Any:

@@ -1,12 +1,13 @@
-"""One worker process: steps its share of the environments whenever the pool says so.
+"""One worker process: steps its part of the environments when the pool asks.
 
 Started as `python -m intrigue.envs.pool.worker_main CONTROL MEMORY LIFELINE SLOT WORKERS WATCHED`, the first three
-inherited descriptors. It leaves when the pool is gone: the control socket ends, the lifeline pipe ends (noticed by a
+inherited descriptors. It exits when the pool is gone: the control socket closes, the lifeline pipe closes (noticed by a
 thread, also in the middle of a step), and on Linux the kernel kills it with its parent, even when it is stopped.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
 import socket
@@ -17,8 +18,8 @@ import warnings
 from pathlib import Path
 
 from intrigue.envs.pool import messages
-from intrigue.envs.pool.local import EnvGroups
-from intrigue.envs.pool.shared_memory import facts_to_state, map_block, map_header
+from intrigue.envs.pool.local import LocalEnvs
+from intrigue.envs.pool.shared_memory import map_arrays, map_header
 from intrigue.envs.registry import ENVS
 from intrigue.errors import ConfigError, IntrigueError
 from intrigue.state import State
@@ -29,7 +30,7 @@ PR_SET_PDEATHSIG = 1  # linux/prctl.h
 def main() -> None:
     """Serve the pool that started this process until it is gone."""
     control_fd, memory_fd, lifeline_fd, slot, workers, watched = (int(text) for text in sys.argv[1:])
-    # A signal to the whole job is the parent's to answer: it may still want to save what the environments hold.
+    # A signal to the whole job is for the parent to handle: it may still want to save the environments' state.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     if watched and sys.platform == "linux":
@@ -53,20 +54,20 @@ class Server:
         self._memory_fd = memory_fd
         self._workers = workers
         self._now = now
-        self._groups: EnvGroups
+        self._envs: LocalEnvs
         self._num_envs = 0
-        self._attentive = False
+        self._busy_wait = False
 
     def run(self) -> None:
-        """Serve until the pool hangs up."""
-        lookout = messages.Lookout(self._control)
+        """Serve until the pool closes the connection."""
+        spin_wait = messages.SpinWait(self._control)
         while (message := messages.receive(self._control)) is not None:
-            self._control.sendall(self._guarded(*message))
-            # A step is mostly followed by another; whatever else comes, and when, is not worth a core.
-            if self._attentive and message[0] in messages.GROUP_OF:
-                lookout.until(time.monotonic() + messages.ATTENTION_SECONDS)
+            self._control.sendall(self._answer_or_error(*message))
+            # A step is mostly followed by another; waiting for anything else is not worth a core.
+            if self._busy_wait and message[0] in messages.GROUP_OF:
+                spin_wait.wait_until(time.monotonic() + messages.BUSY_WAIT_SECONDS)
 
-    def _guarded(self, kind: bytes, tree: State) -> bytes:
+    def _answer_or_error(self, kind: bytes, tree: State) -> bytes:
         try:
             return self._answer(kind, tree)
         except IntrigueError as error:
@@ -75,21 +76,21 @@ class Server:
 
     def _answer(self, kind: bytes, tree: State) -> bytes:
         if kind in messages.GROUP_OF:
-            self._groups.receive(messages.GROUP_OF[kind])
+            self._envs.receive(messages.GROUP_OF[kind])
             return kind
         match kind:
             case messages.BEGIN:
                 return self._begin(tree)
             case messages.MAP:
-                self._groups.attach(map_block(self._memory_fd, self._workers, self._groups.facts, self._num_envs))
+                self._envs.attach(map_arrays(self._memory_fd, self._workers, self._envs.spec, self._num_envs))
             case messages.RESET:
-                self._groups.reset(tree["purpose"], tree["steps"])
+                self._envs.reset(tree["purpose"], tree["steps"])
             case messages.SNAPSHOT:
-                return messages.pack(messages.VALUE, {"states": self._groups.snapshot()})
+                return messages.pack(messages.VALUE, {"states": self._envs.snapshot()})
             case messages.RESTORE:
-                self._groups.restore(tree["states"], tree["steps"])
+                self._envs.restore(tree["states"], tree["steps"])
             case _:
-                self._groups.close()
+                self._envs.close()
         return messages.OK
 
     def _begin(self, tree: State) -> bytes:
@@ -99,10 +100,10 @@ class Server:
         for plugin in tree["plugins"]:
             ENVS.add_file(Path(plugin))
         self._num_envs = tree["num_envs"]
-        self._attentive = tree["attentive"]
-        shares = [range(*each) for each in tree["shares"]]
-        self._groups = EnvGroups(tree["env_id"], tree["options"], tree["seed"], shares, self._now)
-        return messages.pack(messages.VALUE, facts_to_state(self._groups.facts))
+        self._busy_wait = tree["busy_wait"]
+        ranges = [range(*each) for each in tree["ranges"]]
+        self._envs = LocalEnvs(tree["env_id"], tree["options"], tree["seed"], ranges, self._now)
+        return messages.pack(messages.VALUE, dataclasses.asdict(self._envs.spec))
 
 
 def _watch(lifeline_fd: int) -> None:

@@ -1,7 +1,7 @@
-"""A worker process as the pool sees it: how it is started, heard, blamed and ended.
+"""A worker process as the pool sees it: start, messages, exit reason, kill.
 
 The process leads a session of its own, so that a signal to the terminal's group does not reach it, and so that whatever
-its environments start can be ended with it.
+its environments start can be killed with it.
 """
 
 from __future__ import annotations
@@ -18,35 +18,35 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import final
 
-from intrigue.envs.pool.messages import CHUNK_BYTES, Inbox, Lookout
+from intrigue.envs.pool.messages import CHUNK_BYTES, Inbox, SpinWait
 from intrigue.state import State
 
 NOTHING: tuple[tuple[bytes, State], ...] = ()
 TAIL_BYTES = 4096  # How much of what a worker printed goes into an error: about fifty lines.
-POLL_SECONDS = 0.005  # How often to look whether a process has ended: short beside its start.
+POLL_SECONDS = 0.005  # How often to check whether a process has ended: short compared with its start.
 # One thread per worker: the processes are the parallelism, and BLAS threads of several would fight for the cores.
 SINGLE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
 @final
-class Remote:
+class WorkerHandle:
     """One worker process."""
 
     def __init__(
         self,
         slot: int,
         workers: int,
-        shares: Sequence[range],
+        ranges: Sequence[range],
         memory_fd: int,
         lifeline_fd: int,
         variables: Mapping[str, str],
     ) -> None:
         self.slot = slot
-        self.shares = shares
+        self.ranges = ranges  # The environment indices of each group.
         self._inbox = Inbox()
         self._tail = b""
         self.control, theirs = socket.socketpair()
-        # Never blocking, rather than with a time limit: Python would ask the kernel twice for every byte.
+        # Non-blocking rather than with a time limit: with one, Python makes two system calls for every byte.
         self.control.setblocking(False)
         self._send, self._receive = self.control.send, self.control.recv
         self.output_fd, output = os.pipe()
@@ -74,8 +74,7 @@ class Remote:
         self._poller = select.poll()
         self._poller.register(self.control, select.POLLIN)
         self._poller.register(self.output_fd, select.POLLIN)
-        self.look_out = Lookout(self.control).until
-        """Without sleeping: whether there may be something to hear by this time of `time.monotonic`."""
+        self.spin_until = SpinWait(self.control).wait_until
 
     @property
     def pid(self) -> int:
@@ -83,8 +82,8 @@ class Remote:
         return self._popen.pid
 
     def send(self, message: bytes, limit_seconds: float) -> None:
-        """Send a whole message; OSError when the worker is gone or does not take it in time."""
-        # The order of a step is one byte, and goes at once: the rest below is for long messages.
+        """Send a whole message; OSError when the worker is gone or does not read it in time."""
+        # A step's message is one byte and is sent at once: the rest below is for long messages.
         try:
             sent = self._send(message)
         except BlockingIOError:
@@ -103,8 +102,8 @@ class Remote:
                 if not poller.poll(max(0.0, deadline - time.monotonic()) * 1000):
                     raise TimeoutError from None
 
-    def hear(self) -> Sequence[tuple[bytes, State]]:
-        """The worker's answers that are complete by now; EOFError when the worker hung up."""
+    def poll(self) -> Sequence[tuple[bytes, State]]:
+        """The answers that have arrived completely; EOFError when the worker closed its connection."""
         try:
             part = self._receive(self._inbox.chunk_bytes)
         except BlockingIOError:
@@ -116,7 +115,7 @@ class Remote:
         return self._inbox.feed(part)
 
     def wait(self, seconds: float) -> bool:
-        """Until there may be something to hear, reading what is printed meanwhile; False when nothing came in time."""
+        """Sleep until there may be an answer, reading what the worker prints; False when nothing came in time."""
         events = self._poller.poll(max(0.0, seconds) * 1000)
         for descriptor, _ in events:
             if descriptor == self.output_fd:
@@ -124,7 +123,7 @@ class Remote:
         return bool(events)
 
     def _read_output(self) -> None:
-        """Keep the end of what the worker printed, and stop listening when it can print no more."""
+        """Keep the end of what the worker printed; unregister the pipe at its end."""
         while True:
             try:
                 part = os.read(self.output_fd, CHUNK_BYTES)
@@ -136,7 +135,7 @@ class Remote:
                 return
             self._tail = (self._tail + part)[-TAIL_BYTES:]
 
-    def printed(self) -> str:
+    def last_output(self) -> str:
         """The end of what the worker printed, as a paragraph for an error, or nothing."""
         self._read_output()
         text = self._tail.decode(errors="replace").strip()
@@ -148,8 +147,8 @@ class Remote:
             return self._popen.poll() is not None
         return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
-    def death(self, grace_seconds: float = 1.0) -> str:
-        """How the process ended, in words. It hung up already, so it gets a moment to end by itself."""
+    def exit_reason(self, grace_seconds: float = 1.0) -> str:
+        """How the process ended, in words. Its connection is closed already, so it may still be about to exit."""
         deadline = time.monotonic() + grace_seconds
         while not self.has_exited() and time.monotonic() < deadline:
             time.sleep(POLL_SECONDS)
@@ -164,7 +163,7 @@ class Remote:
         return f"its worker process {self.pid} was killed by {name}{hint}"
 
     def kill(self) -> None:
-        """End the process and all it started, and reap it."""
+        """Kill the process and all it started, and reap it."""
         if self._popen.returncode is None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGKILL)
@@ -172,14 +171,14 @@ class Remote:
             self._popen.wait()
 
     def release(self) -> None:
-        """Kill, and close what connects to it."""
+        """Kill, and close the connection."""
         self.kill()
         self.control.close()
         os.close(self.output_fd)
 
 
 def worker_environment(variables: Mapping[str, str]) -> dict[str, str]:
-    """This process's variables, with its import path, and without a wish to see warnings as errors."""
+    """This process's variables, with its import path, and with warnings never raised as errors."""
     path = os.pathsep.join(import_path())
     ours = {"PYTHONPATH": path, "PYTHONSAFEPATH": "1", "PYTHONWARNINGS": "default"}
     return {**SINGLE_THREAD, **variables, **os.environ, **ours}

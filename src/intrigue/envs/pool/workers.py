@@ -1,9 +1,9 @@
-"""W worker processes that step one pool's environments, in step with each other.
+"""W worker processes that step one pool's environments.
 
-Workers are started together and build their environments at the same time; every order goes to all of them, and the
-pool waits for all answers under one time limit. Steps of different groups may be under way at once: a worker that is
-done with its part of one goes on with the next. The first that dies, fails or is late ends them all: the error says
-which environment it was, and nothing stays behind.
+Workers start together and build their environments at the same time. Every request goes to all of them, and the pool
+waits for all answers under one time limit. Steps of several groups may be in progress at once: a worker that has done
+its part of one continues with the next. The first worker that dies, fails or times out ends them all: the error names
+the environment, and no process or memory is left.
 """
 
 from __future__ import annotations
@@ -11,29 +11,43 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import threading
 import time
 import weakref
 from collections.abc import Mapping, Sequence
+from concurrent.futures import CancelledError
 from pathlib import Path
 from typing import Any, final
 
-from intrigue.envs.pool import messages as channel
-from intrigue.envs.pool.checks import fault, moment
-from intrigue.envs.pool.config import PoolConfig, cores, parts, worker_count
-from intrigue.envs.pool.local import same_facts
-from intrigue.envs.pool.shared_memory import STAGES, Block, Facts, facts_from_state, map_block, map_header, open_memory
-from intrigue.envs.pool.worker_process import Remote, import_path
+from intrigue.envs.pool import messages
+from intrigue.envs.pool.checks import describe_when, make_fault
+from intrigue.envs.pool.config import PoolConfig, cores, split_envs, worker_count
+from intrigue.envs.pool.local import check_same_spec
+from intrigue.envs.pool.shared_memory import (
+    STAGES,
+    EnvSpec,
+    SharedArrays,
+    map_arrays,
+    map_header,
+    open_memory,
+    spec_from_state,
+)
+from intrigue.envs.pool.worker_process import WorkerHandle, import_path
 from intrigue.envs.registry import ENVS, split_id
 from intrigue.errors import ConfigError, EnvironmentFault
 from intrigue.state import State
 
-LOOK_SECONDS = 1.0  # A worker whose children keep its socket open shows its death only to a look at the process.
-CLOSE_SECONDS = 2.0  # What environments get to close politely before they are killed.
+CHECK_SECONDS = 1.0  # A worker whose children keep its socket open is only found dead by checking its process.
+CLOSE_SECONDS = 2.0  # How long environments may take to close before they are killed.
 
 
 @final
-class Crew:
-    """The workers of one pool; does for all environments what `EnvGroups` does for some."""
+class WorkerGroup:
+    """The workers of one pool: what `LocalEnvs` is to one process, for all of them.
+
+    `cancel`: when set by another thread, waiting for workers raises CancelledError and ends them. It is for a pool that
+    is being started and may turn out not to be needed.
+    """
 
     def __init__(
         self,
@@ -42,85 +56,90 @@ class Crew:
         cfg: PoolConfig,
         seed: int,
         plugins: Sequence[Path],
-        attentive: bool = False,
+        busy_wait: bool = False,
+        cancel: threading.Event | None = None,
     ) -> None:
         self._env_id = env_id
         self._cfg = cfg
-        self._attentive = attentive
-        self._workers = workers = worker_count(cfg)
+        self._busy_wait = busy_wait
+        self._cancel = cancel
+        self._num_workers = worker_count(cfg)
         self._steps = [0] * cfg.groups
-        self._stepping: list[set[int]] = [set() for _ in range(cfg.groups)]  # Who still steps each group.
-        self._asked: set[int] = set()  # Who still owes an answer to anything else.
+        self._stepping: list[set[int]] = [set() for _ in range(cfg.groups)]  # Workers still stepping each group.
+        self._pending: set[int] = set()  # Workers that have not answered the last other request.
         self._answers: dict[int, State] = {}
-        self._remotes: list[Remote] = []
-        self._memory_fd = memory_fd = open_memory(workers)
+        self._workers: list[WorkerHandle] = []
+        self._memory_fd = memory_fd = open_memory(self._num_workers)
         lifeline_fd, lifeline_end = os.pipe()
         descriptors = [memory_fd, lifeline_fd, lifeline_end]
-        # Runs once: on close, on a fault, when the pool is forgotten, or when the interpreter ends.
-        self._end = weakref.finalize(self, _end, self._remotes, descriptors, os.getpid())
-        self._now = map_header(memory_fd, workers)
+        # Runs once: on close, on a fault, when the pool is garbage-collected, or at interpreter exit.
+        self._shut_down = weakref.finalize(self, _shut_down, self._workers, descriptors, os.getpid())
+        self._now = map_header(memory_fd, self._num_workers)
         variables = ENVS.get(split_id(env_id)[0]).cls.worker_variables
         try:
-            for slot, shares in enumerate(parts(cfg.num_envs, workers, cfg.groups)):
-                self._remotes.append(Remote(slot, workers, shares, memory_fd, lifeline_fd, variables))
-            self.facts = self._begin(options, seed, plugins)
+            for slot, ranges in enumerate(split_envs(cfg.num_envs, self._num_workers, cfg.groups)):
+                self._raise_if_cancelled()
+                worker = WorkerHandle(slot, self._num_workers, ranges, memory_fd, lifeline_fd, variables)
+                self._workers.append(worker)
+            self.spec = self._build_envs(options, seed, plugins)
         except BaseException:
-            self._end()
+            self._shut_down()
             raise
 
-    def map_memory(self) -> Block:
-        """The block all workers write into. Not kept here, so that it goes when its users do."""
-        block = map_block(self._memory_fd, self._workers, self.facts, self._cfg.num_envs)
-        self._order(channel.pack(channel.MAP))
-        return block
+    def map_arrays(self) -> SharedArrays:
+        """The arrays all workers write into. Not kept here, so that the memory is unmapped with its users."""
+        arrays = map_arrays(self._memory_fd, self._num_workers, self.spec, self._cfg.num_envs)
+        self._broadcast(messages.MAP)
+        return arrays
 
     def reset(self, purpose: Sequence[str | int], steps: int) -> None:
-        """As `EnvGroups.reset`."""
+        """As `LocalEnvs.reset`."""
         self._steps = [steps] * len(self._steps)
-        self._order(channel.pack(channel.RESET, {"purpose": list(purpose), "steps": steps}))
+        self._broadcast(messages.RESET, {"purpose": list(purpose), "steps": steps})
 
     def send(self, group: int) -> None:
         """Have every worker step its part of this group."""
         self._steps[group] += 1
-        self._stepping[group].update(range(self._workers))
+        self._stepping[group].update(range(self._num_workers))
         # Spelled out here and below: a context manager costs several microseconds at every step.
         try:
-            self._send([channel.STEPS[group]] * self._workers, self._cfg.step_timeout_seconds)
+            self._send([messages.STEPS[group]] * self._num_workers, self._cfg.step_timeout_seconds)
         except BaseException:
-            self._end()
+            self._shut_down()
             raise
 
     def receive(self, group: int) -> None:
         """Wait until the step of this group is done."""
         try:
-            self._wait(self._stepping[group], self._cfg.step_timeout_seconds, self._attentive)
+            self._wait(self._stepping[group], self._cfg.step_timeout_seconds, self._busy_wait)
         except BaseException:
-            self._end()
+            self._shut_down()
             raise
 
     def snapshot(self) -> list[State]:
-        """As `EnvGroups.snapshot`."""
-        answers = self._order(channel.pack(channel.SNAPSHOT, {}))
+        """As `LocalEnvs.snapshot`."""
+        answers = self._broadcast(messages.SNAPSHOT, {})
         states: list[State] = [None] * self._cfg.num_envs
-        for remote, answer in zip(self._remotes, answers, strict=True):
-            for index, state in zip(itertools.chain(*remote.shares), answer["states"], strict=True):
+        for worker, answer in zip(self._workers, answers, strict=True):
+            for index, state in zip(itertools.chain(*worker.ranges), answer["states"], strict=True):
                 states[index] = state
         return states
 
     def restore(self, states: Sequence[State], steps: int) -> None:
-        """As `EnvGroups.restore`."""
+        """As `LocalEnvs.restore`."""
         self._steps = [steps] * len(self._steps)
-        trees = [[states[index] for index in itertools.chain(*remote.shares)] for remote in self._remotes]
-        self._exchange([channel.pack(channel.RESTORE, {"states": tree, "steps": steps}) for tree in trees])
+        trees = [[states[index] for index in itertools.chain(*worker.ranges)] for worker in self._workers]
+        self._request([messages.pack(messages.RESTORE, {"states": tree, "steps": steps}) for tree in trees])
 
     def close(self) -> None:
         """Ask the environments to close, then end every worker. Does nothing the second time."""
-        if self._end.alive:
+        if self._shut_down.alive:
+            self._cancel = None
             with contextlib.suppress(EnvironmentFault):
-                self._exchange([channel.CLOSE] * len(self._remotes), CLOSE_SECONDS)
-            self._end()
+                self._request([messages.CLOSE] * self._num_workers, CLOSE_SECONDS)
+            self._shut_down()
 
-    def _begin(self, options: Mapping[str, Any], seed: int, plugins: Sequence[Path]) -> Facts:
+    def _build_envs(self, options: Mapping[str, Any], seed: int, plugins: Sequence[Path]) -> EnvSpec:
         shared = {
             "path": import_path(),
             "plugins": [str(path) for path in plugins],
@@ -128,131 +147,136 @@ class Crew:
             "options": dict(options),
             "seed": seed,
             "num_envs": self._cfg.num_envs,
-            "attentive": self._attentive,
+            "busy_wait": self._busy_wait,
         }
-        spans = [[[share.start, share.stop] for share in remote.shares] for remote in self._remotes]
-        places = self._places()
-        messages = [
-            channel.pack(channel.BEGIN, {**shared, "shares": span, "core": core})
-            for span, core in zip(spans, places, strict=True)
-        ]
-        facts = [facts_from_state(answer) for answer in self._exchange(messages, self._cfg.start_timeout_seconds)]
-        for remote, each in zip(self._remotes, facts, strict=True):
-            same_facts(self._env_id, facts[0], each, remote.shares[0].start)
-        return facts[0]
+        packed = []
+        for worker, core in zip(self._workers, self._pick_cores(), strict=True):
+            own = {"ranges": [[each.start, each.stop] for each in worker.ranges], "core": core}
+            packed.append(messages.pack(messages.BEGIN, {**shared, **own}))
+        specs = [spec_from_state(answer) for answer in self._request(packed, self._cfg.start_timeout_seconds)]
+        for worker, each in zip(self._workers, specs, strict=True):
+            check_same_spec(self._env_id, specs[0], each, worker.ranges[0].start)
+        return specs[0]
 
-    def _places(self) -> list[int | None]:
-        """The core of each worker; none where there are fewer, since two on one core would wait for each other."""
+    def _pick_cores(self) -> list[int | None]:
+        """The core of each worker; None where cores are fewer, since two workers on one would wait for each other."""
         available = cores()
-        if not self._cfg.pin or self._workers > len(available):
-            return [None] * self._workers
-        return [*available[: self._workers]]
+        if not self._cfg.pin or self._num_workers > len(available):
+            return [None] * self._num_workers
+        return [*available[: self._num_workers]]
 
-    def _order(self, message: bytes) -> list[State]:
-        return self._exchange([message] * len(self._remotes))
+    def _broadcast(self, kind: bytes, tree: State = None) -> list[State]:
+        return self._request([messages.pack(kind, tree)] * self._num_workers)
 
-    def _exchange(self, messages: Sequence[bytes], limit_seconds: float | None = None) -> list[State]:
-        """Every worker's answer to its message. Any failure, and any interruption from outside, ends the crew."""
+    def _request(self, packed: Sequence[bytes], limit_seconds: float | None = None) -> list[State]:
+        """Every worker's answer to its message. Any failure, and any interruption from outside, ends all workers."""
         limit = self._cfg.step_timeout_seconds if limit_seconds is None else limit_seconds
-        self._asked.update(range(self._workers))
+        self._pending.update(range(self._num_workers))
         try:
-            self._send(messages, limit)
-            self._wait(self._asked, limit)
+            self._send(packed, limit)
+            self._wait(self._pending, limit)
         except BaseException:
-            self._end()
+            self._shut_down()
             raise
-        return [self._answers[remote.slot] for remote in self._remotes]
+        return [self._answers[worker.slot] for worker in self._workers]
 
-    def _send(self, messages: Sequence[bytes], limit: float) -> None:
-        for remote, message in zip(self._remotes, messages, strict=True):
+    def _send(self, packed: Sequence[bytes], limit: float) -> None:
+        for worker, message in zip(self._workers, packed, strict=True):
             try:
-                remote.send(message, limit)
+                worker.send(message, limit)
             except TimeoutError:
-                raise self._late(remote, limit) from None
+                raise self._timed_out(worker, limit) from None
             except OSError:
-                raise self._dead(remote) from None
+                raise self._died(worker) from None
 
-    def _wait(self, owing: set[int], limit: float, attentive: bool = False) -> None:
-        """Until nobody owes this answer; whatever else is said meanwhile is noted too."""
+    def _wait(self, pending: set[int], limit: float, busy_wait: bool = False) -> None:
+        """Block until every worker in `pending` has answered. Other messages that arrive meanwhile are recorded."""
         deadline = time.monotonic() + limit
-        # One worker after another, so that this process is woken by few of them: most have answered when it comes to
+        # One worker after another, so that few of them wake this process: most have answered by the time it comes to
         # them, and their cores are needed for stepping.
-        for remote in self._remotes:
-            if remote.slot not in owing:
+        for worker in self._workers:
+            if worker.slot not in pending:
                 continue
-            if attentive:
-                until = min(deadline, time.monotonic() + channel.ATTENTION_SECONDS)
-                while remote.slot in owing and remote.look_out(until):
-                    self._hear(remote)
+            if busy_wait:
+                until = min(deadline, time.monotonic() + messages.BUSY_WAIT_SECONDS)
+                while worker.slot in pending and worker.spin_until(until):
+                    self._drain(worker)
             else:
-                self._hear(remote)
-            while remote.slot in owing:
-                if not remote.wait(min(LOOK_SECONDS, deadline - time.monotonic())):
-                    self._look(owing, deadline, limit)
-                self._hear(remote)
+                self._drain(worker)
+            while worker.slot in pending:
+                self._raise_if_cancelled()
+                if not worker.wait(min(CHECK_SECONDS, deadline - time.monotonic())):
+                    self._check_workers(pending, deadline, limit)
+                self._drain(worker)
 
-    def _hear(self, remote: Remote) -> None:
+    def _raise_if_cancelled(self) -> None:
+        if self._cancel is not None and self._cancel.is_set():
+            raise CancelledError
+
+    def _drain(self, worker: WorkerHandle) -> None:
+        """Record the messages that have arrived from a worker."""
         try:
-            messages = remote.hear()
+            arrived = worker.poll()
         except EOFError:
-            raise self._dead(remote) from None
-        for kind, tree in messages:
-            if kind in channel.GROUP_OF:
-                self._stepping[channel.GROUP_OF[kind]].discard(remote.slot)
-            elif kind != channel.ERROR:
-                self._asked.discard(remote.slot)
-                self._answers[remote.slot] = tree
+            raise self._died(worker) from None
+        for kind, tree in arrived:
+            if kind in messages.GROUP_OF:
+                self._stepping[messages.GROUP_OF[kind]].discard(worker.slot)
+            elif kind != messages.ERROR:
+                self._pending.discard(worker.slot)
+                self._answers[worker.slot] = tree
             elif tree["kind"] == "config":
                 raise ConfigError(tree["message"])
             else:
-                raise EnvironmentFault(tree["message"] + remote.printed())
+                raise EnvironmentFault(tree["message"] + worker.last_output())
 
-    def _look(self, owing: set[int], deadline: float, limit: float) -> None:
-        """After a while of silence: see who of all that owe an answer has given it, failed, died or is late."""
-        late = time.monotonic() >= deadline
-        for remote in self._remotes:
-            self._hear(remote)
-        silent = [remote for remote in self._remotes if remote.slot in owing]
-        for remote in silent:
-            remote.wait(0)
-            if remote.has_exited():
-                raise self._dead(remote)
-        if late and silent:
-            raise self._late(silent[0], limit)
+    def _check_workers(self, pending: set[int], deadline: float, limit: float) -> None:
+        """After a silence: find who of all pending workers has answered, failed, died or timed out."""
+        is_late = time.monotonic() >= deadline
+        for worker in self._workers:
+            self._drain(worker)
+        silent = [worker for worker in self._workers if worker.slot in pending]
+        for worker in silent:
+            worker.wait(0)
+            if worker.has_exited():
+                raise self._died(worker)
+        if is_late and silent:
+            raise self._timed_out(silent[0], limit)
 
-    def _dead(self, remote: Remote) -> EnvironmentFault:
-        return self._blame(remote, remote.death() + ".")
+    def _died(self, worker: WorkerHandle) -> EnvironmentFault:
+        return self._fault(worker, worker.exit_reason() + ".")
 
-    def _late(self, remote: Remote, limit: float) -> EnvironmentFault:
-        field = "start_timeout_seconds" if self._stage(remote) == "build" else "step_timeout_seconds"
+    def _timed_out(self, worker: WorkerHandle, limit: float) -> EnvironmentFault:
+        field = "start_timeout_seconds" if self._stage(worker) == "build" else "step_timeout_seconds"
         cause = f"no answer within {limit:g} seconds. Find what it waits for, or raise {field}."
-        return self._blame(remote, cause)
+        return self._fault(worker, cause)
 
-    def _blame(self, remote: Remote, cause: str) -> EnvironmentFault:
-        stage = self._stage(remote)
+    def _fault(self, worker: WorkerHandle, cause: str) -> EnvironmentFault:
+        """The error for a worker, naming the environment it was busy with."""
+        stage = self._stage(worker)
         if stage == "idle":
-            index, steps = ", ".join(_span(share) for share in remote.shares), max(self._steps)
+            index, steps = ", ".join(_format_range(each) for each in worker.ranges), max(self._steps)
         else:
-            busy = self._now[2 * remote.slot]
-            holding = [group for group, share in enumerate(remote.shares) if busy in share]
+            busy = self._now[2 * worker.slot]
+            holding = [group for group, each in enumerate(worker.ranges) if busy in each]
             index, steps = str(busy), self._steps[holding[0]] if holding else 0
-        return fault(self._env_id, index, moment(stage, steps), cause + remote.printed())
+        return make_fault(self._env_id, index, describe_when(stage, steps), cause + worker.last_output())
 
-    def _stage(self, remote: Remote) -> str:
-        return STAGES[self._now[2 * remote.slot + 1]]
-
-
-def _span(share: range) -> str:
-    return str(share.start) if len(share) == 1 else f"{share.start} to {share.stop - 1}"
+    def _stage(self, worker: WorkerHandle) -> str:
+        return STAGES[self._now[2 * worker.slot + 1]]
 
 
-def _end(remotes: Sequence[Remote], descriptors: Sequence[int], owner: int) -> None:
-    # A forked child inherits this finalizer, but not the right to end its parent's workers.
+def _format_range(indices: range) -> str:
+    return str(indices.start) if len(indices) == 1 else f"{indices.start} to {indices.stop - 1}"
+
+
+def _shut_down(workers: Sequence[WorkerHandle], descriptors: Sequence[int], owner: int) -> None:
+    # A forked child inherits this finalizer, but must not end its parent's workers.
     if os.getpid() != owner:
         return
-    for remote in remotes:
-        remote.kill()
-    for remote in remotes:
-        remote.release()
+    for worker in workers:
+        worker.kill()
+    for worker in workers:
+        worker.release()
     for descriptor in descriptors:
         os.close(descriptor)

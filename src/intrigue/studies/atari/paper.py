@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from intrigue.scores import ATARI_57, PAPER_26, Reference, aggregates, normalised, superhuman
+from intrigue.scores import ATARI_57, PAPER_26, Reference, compute_aggregates, normalised, superhuman
 
 KEYS = {"Disagreement": "disagreement", "ICM": "icm", "NNM": "nnm"}
 GAMES_26, GAMES_57 = tuple(PAPER_26), tuple(ATARI_57)
@@ -51,12 +51,12 @@ def human_scores(
 
 def figures(method: str, games: Sequence[str] = GAMES_26, constants: Mapping[str, Reference] = ATARI_57) -> Figures:
     """The figures of a method on these games."""
-    found = aggregates(list(human_scores(method, games, constants).values()))
+    found = compute_aggregates(list(human_scores(method, games, constants).values()))
     above = superhuman(raw_scores(method, games), constants)
     return Figures(found["mean"], found["median"], found["IQM"], above)
 
 
-def strictly_best(games: Sequence[str] = GAMES_26) -> list[str]:
+def find_strictly_best(games: Sequence[str] = GAMES_26) -> list[str]:
     """The games in which the paper prints a higher score for NNM than for both others."""
     best = []
     for game in games:

@@ -1,4 +1,4 @@
-"""Learning curves, a thin line per seed, a strong one for their mean; a panel per game, or per game and preset.
+"""Learning curves of Atari: a panel per game, or per game and preset.
 
 A method has the same colour in every panel of every study; what was changed in it (noise) changes the dash. Random play
 and a person are dashed lines where they lie within the panel, and numbers above it always.
@@ -6,19 +6,25 @@ and a person are dashed lines where they lie within the panel, and numbers above
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from intrigue.report.charts import COLORS, drawing, finish, legend_below, new_figure, short_count
-from intrigue.run.atomic import write_file
+from intrigue.report.charts import COLORS, add_legend_below, make_figure, use_style
 from intrigue.scores import ATARI_57
-from intrigue.studies.atari.results import Results
-from intrigue.studies.common.arm_names import Name
-from intrigue.studies.common.curves import Array, Curve
+from intrigue.studies.common.arm_names import ArmName
+from intrigue.studies.common.plots import (
+    PANEL,
+    REFERENCE_DASH,
+    SPARE,
+    format_counts,
+    line_handle,
+    make_panels,
+    plot_runs,
+    write_picture,
+)
+from intrigue.studies.common.results import Results
+from intrigue.studies.common.run_records import LearningCurve
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -35,61 +41,47 @@ FIXED = {
     "random-atari": "#7F7F7F",
     "none-atari": "#333333",
 }
-SPARE = ("#8C564B", "#BCBD22", "#17BECF", "#9467BD")  # for presets without a colour of their own
 DASHES = ("-", (0, (4, 1.6)), (0, (1.2, 1.2)), "-.")
-PANEL = (3.3, 2.7)  # inches
-POINTS = 200  # a panel is some 500 pixels wide
 
 
 def draw_curves(results: Results, folder: Path, title: str) -> list[Path]:
     """The picture written into `folder` as curves.png and curves.svg.
 
-    Where presets were run with changes (noise, say), each preset has a row of its own and only its changes are told
-    apart in it; otherwise a panel holds all presets.
+    Where presets were run with changes (noise, say), each preset has a row of panels that tells only its changes apart;
+    otherwise a panel holds all presets.
     """
-    with drawing():
+    with use_style():
         changed = any(name.changes for name in results.scores)
         figure, handles = _by_preset(results) if changed else _by_game(results)
         figure.suptitle(f"{title}\nmean return of the last 100 training episodes", fontsize=12)
-        legend_below(figure, handles, columns=len(handles), handlelength=2.8, fontsize=10)
-        picture = finish(figure, "curves", title, "")
-    for suffix, data in (("png", picture.png), ("svg", picture.svg)):
-        write_file(folder / f"curves.{suffix}", data)
-    return [folder / "curves.png", folder / "curves.svg"]
+        add_legend_below(figure, handles, columns=len(handles), handlelength=2.8, fontsize=10)
+        return write_picture(figure, folder, "curves", title)
 
 
 def _by_game(results: Results) -> tuple[Figure, list[Line2D]]:
     """One panel per game, all presets in it."""
-    games = sorted({curve.game for curve in results.curves})
+    games = sorted({run.task for run in results.runs})
     names = sorted(results.scores)
     columns = {1: 1, 2: 2, 3: 3, 4: 2}.get(len(games), 3 if len(games) <= 9 else 5)
-    rows = math.ceil(len(games) / columns)
-    # A single narrow panel would cut the title and the legend.
-    figure = new_figure(max(6.6, PANEL[0] * columns), PANEL[1] * rows + 1.4)
-    panels = figure.subplots(rows, columns, squeeze=False)
-    for place, axes in enumerate(panels.flat):
-        if place < len(games):
-            _plot(axes, [curve for curve in results.curves if curve.game == games[place]], names)
-            _frame(axes, games[place])
-            axes.set_xlabel("agent steps" if place + columns >= len(games) else "")
-            axes.set_ylabel("raw return" if place % columns == 0 else "")
-        else:
-            axes.set_visible(False)
+    figure, panels = make_panels(games, columns, 6.6, 1.4, ("agent steps", "raw return"))
+    for axes, game in panels:
+        _plot(axes, [run for run in results.runs if run.task == game], names)
+        _frame(axes, game)
     return figure, [_handle(style_of(names, name), str(name)) for name in names]
 
 
 def _by_preset(results: Results) -> tuple[Figure, list[Line2D]]:
     """A row of panels per preset, a column per game; what was changed in the preset has a dash of its own."""
-    games = sorted({curve.game for curve in results.curves})
+    games = sorted({run.task for run in results.runs})
     names = sorted(results.scores)
     presets = sorted({name.preset for name in names})
     size = (max(6.6, PANEL[0] * len(games)), PANEL[1] * len(presets) + 1.4)
-    figure = new_figure(*size)
+    figure = make_figure(*size)
     panels = figure.subplots(len(presets), len(games), squeeze=False, sharey="col", sharex="col")
     for row, preset in enumerate(presets):
         for column, game in enumerate(games):
             axes = panels[row, column]
-            mine = [curve for curve in results.curves if (curve.game, curve.name.preset) == (game, preset)]
+            mine = [run for run in results.runs if (run.task, run.name.preset) == (game, preset)]
             _plot(axes, mine, names)
             axes.set_xlabel("agent steps" if row == len(presets) - 1 else "")
             axes.set_ylabel(f"{preset}\nraw return" if column == 0 else "")
@@ -100,7 +92,7 @@ def _by_preset(results: Results) -> tuple[Figure, list[Line2D]]:
     return figure, [_handle(("#333333", dashes[each]), each or "as the preset") for each in changes]
 
 
-def style_of(names: Sequence[Name], name: Name) -> tuple[str, Any]:
+def style_of(names: Sequence[ArmName], name: ArmName) -> tuple[str, Any]:
     """Colour by preset, dash by what was changed in it."""
     base = name.preset.removesuffix("-int-ext")
     others = sorted({each.preset for each in names if each.preset.removesuffix("-int-ext") not in FIXED})
@@ -109,36 +101,15 @@ def style_of(names: Sequence[Name], name: Name) -> tuple[str, Any]:
     return color, DASHES[changed.index(name.changes) % len(DASHES)]
 
 
-def mean_curve(curves: Sequence[Curve]) -> tuple[Array, Array]:
-    """The mean over seeds on a common grid, up to where the shortest ends and from where all have a score."""
-    begins = [curve.steps[~np.isnan(curve.returns)] for curve in curves]
-    low, high = max(steps[0] for steps in begins), min(steps[-1] for steps in begins)
-    grid = np.linspace(low, high, POINTS) if high > low else np.asarray([high])
-    values = [np.interp(grid, *_measured(curve)) for curve in curves]
-    return grid, np.asarray(np.mean(values, axis=0))
-
-
-def _measured(curve: Curve) -> tuple[Array, Array]:
-    known = ~np.isnan(curve.returns)
-    return curve.steps[known], curve.returns[known]
-
-
-def _plot(axes: Axes, curves: Sequence[Curve], names: Sequence[Name]) -> None:
+def _plot(axes: Axes, runs: Sequence[LearningCurve], names: Sequence[ArmName]) -> None:
     axes.margins(x=0.02, y=0.08)
     for name in names:
-        mine = [curve for curve in curves if curve.name == name]
-        if not mine:
-            continue
-        color, dash = style_of(names, name)
-        for curve in mine if len(mine) > 1 else ():
-            axes.plot(*_measured(curve), color=color, linewidth=0.7, alpha=0.35)
-        steps, values = mean_curve(mine)
-        axes.plot(steps, values, color=color, linestyle=dash, linewidth=2.0, marker="o" if len(steps) == 1 else "")
+        plot_runs(axes, [run for run in runs if run.name == name], *style_of(names, name))
 
 
 def _frame(axes: Axes, game: str) -> None:
     """Titles, ticks and reference lines, once everything is drawn: panels may share their limits."""
-    from matplotlib.ticker import FuncFormatter, MaxNLocator
+    from matplotlib.ticker import MaxNLocator
 
     scale = ATARI_57[game]
     axes.set_title(game, fontsize=11, pad=17)
@@ -148,17 +119,14 @@ def _frame(axes: Axes, game: str) -> None:
     low, high = axes.get_ylim()
     for value, word in ((scale.random, "random"), (scale.human, "human")):
         if low <= value <= high:
-            axes.axhline(value, color="#9A9A9A", linewidth=1.0, linestyle=(0, (5, 4)), zorder=0)
+            axes.axhline(value, color="#9A9A9A", linewidth=1.0, linestyle=REFERENCE_DASH, zorder=0)
             text: dict[str, Any] = {"fontsize": 8, "color": "#777777", "ha": "right", "va": "bottom"}
             axes.annotate(word, (0.99, value), xycoords=("axes fraction", "data"), **text)
     axes.set_ylim(low, high)
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: short_count(value)))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: short_count(value)))
+    format_counts(axes.xaxis, axes.yaxis)
     axes.xaxis.set_major_locator(MaxNLocator(4))
     axes.yaxis.set_major_locator(MaxNLocator(5))
 
 
 def _handle(style: tuple[str, Any], label: str) -> Line2D:
-    from matplotlib.lines import Line2D
-
-    return Line2D([], [], color=style[0], linestyle=style[1], linewidth=2.0, label=label.replace("curiosity.", ""))
+    return line_handle(style[0], label.replace("curiosity.", ""), style[1])

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from intrigue.scores import ATARI_57, PAPER_26, PRINTED, above_human, games_interval
+from intrigue.scores import ATARI_57, PAPER_26, PRINTED, above_human, bootstrap_interval
 from intrigue.studies.atari.paper import (
     CLAIMED_26,
     CLAIMED_57,
@@ -20,11 +20,11 @@ from intrigue.studies.atari.paper import (
     GAMES_57,
     KEYS,
     figures,
+    find_strictly_best,
     human_scores,
     raw_scores,
-    strictly_best,
 )
-from intrigue.studies.base import Conclusion, Row, Verdict
+from intrigue.studies.base import Conclusion, TableRow, Verdict
 
 COLUMNS = {
     "quantity": "quantity",
@@ -42,10 +42,10 @@ LEFT_OUT = (CARRIERS[:1], CARRIERS[:2], CARRIERS)
 def recheck_table2() -> Conclusion:
     """Mean, median, IQM and superhuman games of the three columns, and what is wrong in the table."""
     rows = [row for method in KEYS for row in _rows(method)]
-    best = strictly_best()
+    best = find_strictly_best()
     bold = sum(row.bold == "nnm" for row in PAPER_26.values())
     rows.append(
-        Row("games in which NNM is strictly best", f"{bold} (bold)", "-", 0, _same(bold == len(best)),
+        TableRow("games in which NNM is strictly best", f"{bold} (bold)", "-", 0, _same(bold == len(best)),
             printed=str(len(best)), recomputed=str(len(best)))
     )  # fmt: skip
     wrong = sum(row.verdict == "FAIL" for row in rows)
@@ -68,9 +68,9 @@ def recheck_table3() -> Conclusion:
         printed = CLAIMED_26[method]
         means[method] = (len(GAMES_57) * claim.mean - len(GAMES_26) * printed.mean) / rest
         rows += [
-            Row(f"mean HNS, {method}, 57 games", f"{claim.mean:.2f}", "-", 0, printed="not checkable"),
-            Row(f"mean HNS, {method}, the other {rest} games", "-", "-", 0, printed=f"{means[method]:.2f}"),
-            Row(f"superhuman, {method}, the other {rest} games", "-", "-", 0,
+            TableRow(f"mean HNS, {method}, 57 games", f"{claim.mean:.2f}", "-", 0, printed="not checkable"),
+            TableRow(f"mean HNS, {method}, the other {rest} games", "-", "-", 0, printed=f"{means[method]:.2f}"),
+            TableRow(f"superhuman, {method}, the other {rest} games", "-", "-", 0,
                 printed=str(claim.superhuman - printed.superhuman)),
         ]  # fmt: skip
     nnm, others = CLAIMED_57["NNM"].mean, {name: CLAIMED_57[name].mean for name in KEYS if name != "NNM"}
@@ -95,7 +95,7 @@ def corrections() -> list[str]:
     right = {method: figures(method) for method in KEYS}
     printed = {method: figures(method, constants=PRINTED) for method in KEYS}
     nnm, dis, icm = right["NNM"], right["Disagreement"], right["ICM"]
-    crowned = [game for game, row in PAPER_26.items() if row.bold == "nnm" and game not in strictly_best()]
+    crowned = [game for game, row in PAPER_26.items() if row.bold == "nnm" and game not in find_strictly_best()]
     return [
         *_constants(),
         f"ICM's mean is printed as {CLAIMED_26['ICM'].mean:.2f}. It is {printed['ICM'].mean:.3f} with the printed "
@@ -103,7 +103,7 @@ def corrections() -> list[str]:
         *_superhuman_words(),
         f"{', '.join(crowned)}: NNM is set in bold with "
         + ", ".join(f"{PAPER_26[game].scores['nnm']} beside ICM's {PAPER_26[game].scores['icm']}" for game in crowned)
-        + f"; NNM is strictly best in {len(strictly_best())} games.",
+        + f"; NNM is strictly best in {len(find_strictly_best())} games.",
         f"\"Doubles\": with the right constants NNM's mean is {nnm.mean / dis.mean:.2f} times Disagreement's and "
         f"{nnm.mean / icm.mean:.2f} times ICM's; its median {nnm.median / dis.median:.2f} and "
         f"{nnm.median / icm.median:.2f} times, its IQM {nnm.iqm / dis.iqm:.2f} and {nnm.iqm / icm.iqm:.2f} times.",
@@ -111,45 +111,45 @@ def corrections() -> list[str]:
     ]
 
 
-def _rows(method: str) -> list[Row]:
+def _rows(method: str) -> list[TableRow]:
     claim, printed, right = CLAIMED_26[method], figures(method, constants=PRINTED), figures(method)
     # A claim of two digits holds when rounding the figure gives it.
     mean_holds = f"{right.mean:.2f}" == f"{claim.mean:.2f}"
     rows = [
-        Row(f"mean HNS, {method}", f"{claim.mean:.2f}", "-", 0, _same(mean_holds),
+        TableRow(f"mean HNS, {method}", f"{claim.mean:.2f}", "-", 0, _same(mean_holds),
             f"{printed.mean:.3f}", f"{right.mean:.3f}"),
-        Row(f"superhuman games, {method}", str(claim.superhuman), "-", 0, _same(claim.superhuman == right.superhuman),
-            str(printed.superhuman), str(right.superhuman)),
-        Row(f"median HNS, {method}", "-", "-", 0, None, f"{printed.median:.3f}", f"{right.median:.3f}"),
-        Row(f"IQM HNS, {method}", "-", "-", 0, None, f"{printed.iqm:.3f}", f"{right.iqm:.3f}"),
+        TableRow(f"superhuman games, {method}", str(claim.superhuman), "-", 0,
+            _same(claim.superhuman == right.superhuman), str(printed.superhuman), str(right.superhuman)),
+        TableRow(f"median HNS, {method}", "-", "-", 0, None, f"{printed.median:.3f}", f"{right.median:.3f}"),
+        TableRow(f"IQM HNS, {method}", "-", "-", 0, None, f"{printed.iqm:.3f}", f"{right.iqm:.3f}"),
     ]  # fmt: skip
     for left_out in LEFT_OUT:
         kept = [game for game in GAMES_26 if game not in left_out]
         names = ", ".join(left_out)
         texts = [f"{figures(method, kept, constants).mean:.3f}" for constants in (PRINTED, ATARI_57)]
-        rows.append(Row(f"mean HNS, {method}, without {names}", "-", "-", 0, None, *texts))
+        rows.append(TableRow(f"mean HNS, {method}, without {names}", "-", "-", 0, None, *texts))
     return rows
 
 
 def _constants() -> list[str]:
-    told = []
+    sentences = []
     for game in GAMES_26:
         right, printed = ATARI_57[game], PRINTED[game]
         if right == printed:
             continue
         shift = [(human_scores(m, [game], PRINTED)[game] - human_scores(m, [game])[game]) / 26 for m in KEYS]
         upside = " Random play is above a person there." if printed.random > printed.human else ""
-        told.append(
+        sentences.append(
             f"{game}: printed random {printed.random} and human {printed.human}, right {right.random} and "
             f"{right.human}.{upside} It moves the means of Disagreement, ICM and NNM by "
             + ", ".join(f"{each:+.3f}" for each in shift)
             + "."
         )
-    return told
+    return sentences
 
 
 def _superhuman_words() -> list[str]:
-    told = []
+    sentences = []
     for method in KEYS:
         claim, right = CLAIMED_26[method].superhuman, figures(method).superhuman
         if claim == right:
@@ -160,8 +160,8 @@ def _superhuman_words() -> list[str]:
             if above_human(game, score, PRINTED) and not above_human(game, score)
         ]
         why = f": {', '.join(lost)} counts only under the printed constant" if lost else ""
-        told.append(f"{method} is superhuman in {right} games, not {claim}{why}.")
-    return told
+        sentences.append(f"{method} is superhuman in {right} games, not {claim}{why}.")
+    return sentences
 
 
 def _carried() -> list[str]:
@@ -171,7 +171,7 @@ def _carried() -> list[str]:
     kept = [game for game in GAMES_26 if game not in CARRIERS]
     rest = ", ".join(f"{method} {figures(method, kept).mean:.3f}" for method in KEYS)
     matrix = np.asarray([list(mine.values())])
-    interval = games_interval(matrix)
+    interval = bootstrap_interval(matrix, over_tasks=True)
     around = "" if interval is None else f" [{interval[0]:.2f}, {interval[1]:.2f}]"
     return [
         f"{CARRIERS[0]} alone is {first:.0%} of NNM's mean, with {CARRIERS[1]} {both:.0%}. Without "

@@ -20,7 +20,7 @@ KEEPING = ("pool.workers", "pool.groups", "pool.step_timeout_seconds", "pool.sta
 
 
 @dataclass(frozen=True, order=True)
-class Name:
+class ArmName:
     """A preset and what was changed in it, `key=value` with spaces between; both may be empty."""
 
     preset: str
@@ -30,22 +30,22 @@ class Name:
         return f"{self.preset} {self.changes}".strip()
 
 
-def name_of(config: Mapping[str, Any], without: Collection[str] = ()) -> Name:
+def name_run(config: Mapping[str, Any], without: Collection[str] = ()) -> ArmName:
     """The name for a run's config.json; settings named in `without` do not count."""
     mine = _settings(flatten_json(config))
     env = str(config["env"]["id"])
-    best: tuple[int, Name] | None = None
+    best: tuple[int, ArmName] | None = None
     for preset in _presets_of(split_id(env)[0]):
         theirs = _resolved(preset, env)
         if any(mine[part] != theirs[part] for part in ("agent", "reward")):
             continue
         shared = (mine.keys() & theirs.keys()) - set(without)
         changed = sorted(key for key in shared if mine[key] != theirs[key])
-        found = (len(changed), Name(preset, " ".join(f"{key}={mine[key]}" for key in changed)))
+        found = (len(changed), ArmName(preset, " ".join(f"{key}={mine[key]}" for key in changed)))
         if best is None or found[0] < best[0]:
             best = found
     # No preset has this reward: its name is all there is to say.
-    return Name(str(config["reward"]["name"])) if best is None else best[1]
+    return ArmName(str(config["reward"]["name"])) if best is None else best[1]
 
 
 def _settings(layer: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from intrigue.scores.urlb_published import PAPER_12, RERUN, Column
-from intrigue.studies.common.arm_names import Name
+from intrigue.studies.common.arm_names import ArmName
 
 PRETRAIN_FRAMES, FINETUNE_FRAMES = 2_000_000, 100_000  # URLB, and the paper's text
 
@@ -20,9 +20,9 @@ class Method:
     rerun: str = ""
 
     @property
-    def name(self) -> Name:
+    def name(self) -> ArmName:
         """How its runs are called in files of results."""
-        return Name(self.preset)
+        return ArmName(self.preset)
 
     @property
     def paper_column(self) -> Column:
@@ -36,7 +36,7 @@ class Method:
 
 
 SCRATCH, OURS = "scratch", "NNM"
-# In the order of tables. Which way the paper built NNM on control is open, so its column stands beside both readings.
+# In the order of tables. Which way the paper built NNM on control is open, so its column is shown with both readings.
 METHODS: Mapping[str, Method] = {
     SCRATCH: Method("scratch-urlb"),
     "ICM": Method("icm-urlb", "ICM", "ICM"),
@@ -55,41 +55,41 @@ METHODS: Mapping[str, Method] = {
 }
 RIVALS = ("ICM", "RND", "APS", "Disagreement", "APT")  # of NNM, in the paper's table
 RUN_BY_PAPER = ("Disagreement", "APT", OURS)
-LABELS: Mapping[Name, str] = {method.name: label for label, method in METHODS.items()}
+LABELS: Mapping[ArmName, str] = {method.name: label for label, method in METHODS.items()}
 
 
 ENVIRONMENTS = "pool.num_envs="  # how a name's changes say that an agent stepped several; URLB's steps one
 
 
-def environments_of(name: Name) -> int:
+def environments_of(name: ArmName) -> int:
     """How many environments each agent stepped."""
-    told = [int(each.removeprefix(ENVIRONMENTS)) for each in name.changes.split() if each.startswith(ENVIRONMENTS)]
-    return told[0] if told else 1
+    counts = [int(each.removeprefix(ENVIRONMENTS)) for each in name.changes.split() if each.startswith(ENVIRONMENTS)]
+    return counts[0] if counts else 1
 
 
-def with_one(name: Name) -> Name:
+def single_env_variant(name: ArmName) -> ArmName:
     """The same settings with URLB's one environment."""
-    return Name(name.preset, " ".join(each for each in name.changes.split() if not each.startswith(ENVIRONMENTS)))
+    return ArmName(name.preset, " ".join(each for each in name.changes.split() if not each.startswith(ENVIRONMENTS)))
 
 
-def method_of(name: Name) -> Method | None:
+def method_of(name: ArmName) -> Method | None:
     """The method whose settings these are, however many environments were stepped; None if others were changed."""
-    label = LABELS.get(with_one(name))
+    label = LABELS.get(single_env_variant(name))
     return None if label is None else METHODS[label]
 
 
-def with_several(labels: Sequence[str], held: Iterable[Name]) -> dict[str, Name]:
+def multi_env_variants(labels: Sequence[str], held: Iterable[ArmName]) -> dict[str, ArmName]:
     """These methods by their labels, then those of `held` that are one of them with several environments."""
     plain = {label: METHODS[label].name for label in labels}
-    several = sorted(name for name in held if with_one(name) in plain.values() and environments_of(name) > 1)
+    several = sorted(name for name in held if single_env_variant(name) in plain.values() and environments_of(name) > 1)
     return {**plain, **{label_of(name): name for name in several}}
 
 
-def label_of(name: Name) -> str:
+def label_of(name: ArmName) -> str:
     """What a run's method is called in tables: by its preset where settings were changed.
 
     Several environments are said in words, "NNM, 8 environments": URLB steps one.
     """
-    plain, count = with_one(name), environments_of(name)
+    plain, count = single_env_variant(name), environments_of(name)
     label = LABELS.get(plain, str(plain))
     return label if count == 1 else f"{label}, {count} environments"

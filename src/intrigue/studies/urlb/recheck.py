@@ -24,7 +24,7 @@ from intrigue.scores.urlb_published import (
     shares,
     tasks_of,
 )
-from intrigue.studies.base import Conclusion, Row, Verdict
+from intrigue.studies.base import Conclusion, TableRow, Verdict
 from intrigue.studies.urlb.table import CLAIMED_BEST
 
 COLUMNS = {
@@ -46,9 +46,9 @@ def recheck_table4() -> Conclusion:
     bold = sum(name == OURS for name in PAPER_BOLD.values())
     count = f"{CLAIMED_BEST} of {len(TASKS_12)}"
     rows += [
-        Row("tasks in which NNM is best of the six columns", count, "-", 0, _same(len(best) == bold == CLAIMED_BEST),
-            printed=f"{len(best)} of {len(TASKS_12)}"),
-        Row(f"the same with the rerun's {OMITTED} beside them", count, "-", 0,
+        TableRow("tasks in which NNM is best of the six columns", count, "-", 0,
+            _same(len(best) == bold == CLAIMED_BEST), printed=f"{len(best)} of {len(TASKS_12)}"),
+        TableRow(f"the same with the rerun's {OMITTED} beside them", count, "-", 0,
             # Other code's scores cannot refute it.
             "PASS" if len(with_omitted) == CLAIMED_BEST else "SHORT",
             printed=f"{len(with_omitted)} of {len(TASKS_12)}"),
@@ -139,16 +139,16 @@ def _expert_words() -> list[str]:
     ]
 
 
-def _rows(method: str) -> list[Row]:
+def _rows(method: str) -> list[TableRow]:
     column = PAPER_12[method]
     rerun = RERUN.get(method)
     rows = [
-        Row(f"{kind}, {method}, {len(TASKS_12)} tasks", "-", "-", 0,
+        TableRow(f"{kind}, {method}, {len(TASKS_12)} tasks", "-", "-", 0,
             printed=f"{statistic(shares(column, TASKS_12)):.3f}")
         for kind, statistic in AGGREGATES.items()
     ]  # fmt: skip
     rows.append(
-        Row(f"mean, {method}, the rerun's {len(RERUN_TASKS)} tasks", "-", "-", 0,
+        TableRow(f"mean, {method}, the rerun's {len(RERUN_TASKS)} tasks", "-", "-", 0,
             printed=f"{_mean(column, RERUN_TASKS):.3f}", rerun=f"{_mean(rerun, RERUN_TASKS):.3f}" if rerun else "-")
     )  # fmt: skip
     for domain in DOMAINS:
@@ -156,7 +156,9 @@ def _rows(method: str) -> list[Row]:
         known = [task for task in tasks if task in RERUN_TASKS]
         fewer = "" if known == tasks else f" ({len(known)} tasks)"
         again = f"{_mean(rerun, known):.3f}{fewer}" if rerun else "-"
-        rows.append(Row(f"mean, {method}, {domain}", "-", "-", 0, printed=f"{_mean(column, tasks):.3f}", rerun=again))
+        rows.append(
+            TableRow(f"mean, {method}, {domain}", "-", "-", 0, printed=f"{_mean(column, tasks):.3f}", rerun=again)
+        )
     return rows
 
 

@@ -6,8 +6,8 @@
                  for
     tasks        every method's score; NNM against Disagreement, APT and scratch, in the order the paper prints
 
-`judging` says how each is judged; the nominal length is 2M frames without a reward and 100k with one. Where we have
-fewer tasks, "here" is the published column on the same ones.
+`common.verdicts` says how each is judged; the nominal length is 2M frames without a reward and 100k with one. Where we
+have fewer tasks, "here" is the published column on the same ones.
 """
 
 from __future__ import annotations
@@ -15,16 +15,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
-from intrigue.scores import AGGREGATES, difference_interval, joint_interval, seeds_interval
-from intrigue.scores.aggregate import Scores
+from intrigue.scores import AGGREGATES, bootstrap_interval, difference_interval, joint_interval
 from intrigue.scores.stats import mean, std
 from intrigue.scores.urlb_published import DOMAINS, TASKS_12, Column, domain_of, shares, tasks_of
-from intrigue.studies.atari.study import listed
-from intrigue.studies.base import Conclusion, Row, Verdict
-from intrigue.studies.common.arm_names import Name
-from intrigue.studies.common.verdicts import difference, ordered, reached, span
+from intrigue.studies.base import Conclusion, TableRow, Verdict
+from intrigue.studies.common.arm_names import ArmName
+from intrigue.studies.common.results import Results
+from intrigue.studies.common.verdicts import (
+    count_wins,
+    format_interval,
+    judge_order,
+    judge_value,
+    list_names,
+    make_order_row,
+    mean_difference,
+)
 from intrigue.studies.urlb.methods import (
     FINETUNE_FRAMES,
     METHODS,
@@ -36,7 +41,7 @@ from intrigue.studies.urlb.methods import (
     label_of,
     method_of,
 )
-from intrigue.studies.urlb.results import TunedResults
+from intrigue.studies.urlb.results import is_nominal
 
 COLUMNS = {
     "quantity": "quantity",
@@ -54,13 +59,13 @@ VARIANTS = ("NNM ensemble", "NNM states", "NNM centered")
 
 
 @dataclass(frozen=True)
-class TunedTable:
+class FinetuningTable:
     """Our results beside what is published."""
 
-    results: TunedResults
+    results: Results
 
     @property
-    def held(self) -> dict[str, Name]:
+    def held(self) -> dict[str, ArmName]:
         """Every method in the data by its label, those of the table first, in its order."""
         known = {label: method.name for label, method in METHODS.items() if method.name in self.results.scores}
         rest = sorted(name for name in self.results.scores if name not in known.values())
@@ -90,13 +95,13 @@ class TunedTable:
         for label, name in self.held.items():
             tasks = self._tasks_of(name)
             if tasks == self.tasks and tasks:
-                found[label] = AGGREGATES["mean"](self.results.shares(name, tasks))
+                found[label] = AGGREGATES["mean"](self.results.normalised(name, tasks))
         if not found:
             return "No two methods were run on the same tasks: nothing to compare yet"
-        told = ", ".join(f"{label} {value:.3f}" for label, value in found.items())
-        return f"Mean share of the expert's score on {len(self.tasks)} of {len(TASKS_12)} tasks: {told}"
+        text = ", ".join(f"{label} {value:.3f}" for label, value in found.items())
+        return f"Mean share of the expert's score on {len(self.tasks)} of {len(TASKS_12)} tasks: {text}"
 
-    def _tasks_of(self, name: Name) -> list[str]:
+    def _tasks_of(self, name: ArmName) -> list[str]:
         return [task for task in self.tasks if self.results.raw(name, task)]
 
     @property
@@ -116,7 +121,7 @@ class TunedTable:
     def _has(self, domain: str, label: str) -> bool:
         return all(self.results.raw(self.held[label], task) for task in tasks_of(domain))
 
-    def _aggregates(self, label: str) -> list[Row]:
+    def _aggregates(self, label: str) -> list[TableRow]:
         rows = []
         for place, (where, wanted) in enumerate(self.scopes):
             tasks = [task for task in self._tasks_of(self.held[label]) if task in wanted]
@@ -127,29 +132,29 @@ class TunedTable:
                 rows.append(self._aggregate(label, KINDS[0], tasks_of(domain), f", {domain}", tasks_of(domain)))
         return rows
 
-    def _aggregate(self, label: str, kind: str, tasks: list[str], where: str, wanted: list[str]) -> Row:
+    def _aggregate(self, label: str, kind: str, tasks: list[str], where: str, wanted: list[str]) -> TableRow:
         name, statistic = self.held[label], AGGREGATES[kind]
-        scores = self.results.shares(name, tasks)
-        interval = seeds_interval(scores, statistic)
+        scores = self.results.normalised(name, tasks)
+        interval = bootstrap_interval(scores, statistic=statistic)
         method = method_of(name)
         verdict: Verdict | None = None
         if label == OURS and kind == "mean":
             target = float(shares(METHODS[OURS].paper_column, wanted).mean())
             complete = len(tasks) == len(wanted)
-            verdict = reached(interval, target, self.results.nominal(tasks)) if complete else "SHORT"
+            verdict = judge_value(interval, target, is_nominal(self.results, tasks)) if complete else "SHORT"
         shared = [task for task in self.tasks if task in wanted]
         fewer = "" if tasks in (shared, wanted) else f", {len(tasks)} of them"
-        return Row(
+        return TableRow(
             f"{kind}, {label}{where}{fewer}",
             _published(method.paper_column if method else {}, kind, tasks, wanted),
             f"{statistic(scores):.3f}",
             len(scores),
             verdict,
-            interval=span(interval, 3),
+            interval=format_interval(interval, 3),
             rerun=_published(method.rerun_column if method else {}, kind, tasks, wanted),
         )
 
-    def _claims(self) -> list[Row]:
+    def _claims(self) -> list[TableRow]:
         """NNM against each other method on the mean: the first scope, and every other that is complete."""
         if OURS not in self.held:
             return []
@@ -161,45 +166,40 @@ class TunedTable:
                     rows.append(self._claim(rival, tasks, wanted, where))
         return [*rows, *self._best()]
 
-    def _claim(self, rival: str, tasks: Sequence[str], wanted: Sequence[str], where: str) -> Row:
-        ours, theirs = (self.results.shares(self.held[label], tasks) for label in (OURS, rival))
+    def _claim(self, rival: str, tasks: Sequence[str], wanted: Sequence[str], where: str) -> TableRow:
+        ours, theirs = (self.results.normalised(self.held[label], tasks) for label in (OURS, rival))
         interval = difference_interval(ours, theirs)
         means = [AGGREGATES["mean"](part) for part in (ours, theirs)]
-        seeds = min(len(ours), len(theirs))
         if rival in VARIANTS:  # of which nothing was claimed
             gap = f"{means[0] - means[1]:+.3f}"
-            return Row(f"mean{where}: NNM minus {rival}", "-", gap, seeds, interval=span(interval, 3))
+            seeds, text = min(len(ours), len(theirs)), format_interval(interval, 3)
+            return TableRow(f"mean{where}: NNM minus {rival}", "-", gap, seeds, interval=text)
         paper = "-"
         if rival in RIVALS:
             pair = [shares(METHODS[label].paper_column, wanted).mean() for label in (OURS, rival)]
             paper = f"{pair[0]:.3f} to {pair[1]:.3f}"
-        verdict = ordered(interval) if len(tasks) == len(wanted) else "SHORT"
-        told = f"{means[0]:.3f} to {means[1]:.3f}"
-        return Row(f"mean{where}: NNM above {rival}", paper, told, seeds, verdict, interval=span(interval, 3))
+        cells, complete = (paper, f"{means[0]:.3f} to {means[1]:.3f}"), len(tasks) == len(wanted)
+        return make_order_row(f"mean{where}: NNM above {rival}", cells, (ours, theirs), interval, 3, complete=complete)
 
-    def _best(self) -> list[Row]:
+    def _best(self) -> list[TableRow]:
         """In how many tasks NNM is ahead of every other method of the paper's table."""
         rivals = [label for label in RIVALS if label in self.held]
         tasks = [task for task in self.tasks if all(self.results.raw(self.held[label], task) for label in rivals)]
         if not rivals or not tasks:
             return []
 
-        def count(mine: Scores, *others: Scores) -> float:
-            best = np.max([other.mean(axis=0) for other in others], axis=0)
-            return float((mine.mean(axis=0) > best).sum())
-
-        parts = [self.results.shares(self.held[label], tasks) for label in (OURS, *rivals)]
-        interval = joint_interval(parts, count)
+        parts = [self.results.normalised(self.held[label], tasks) for label in (OURS, *rivals)]
+        interval = joint_interval(parts, count_wins)
         whole = len(tasks) == len(TASKS_12) and len(rivals) == len(RIVALS)
-        verdict = ordered(interval, above=CLAIMED_BEST - 0.5) if whole else "SHORT"
+        verdict = judge_order(interval, above=CLAIMED_BEST - 0.5) if whole else "SHORT"
         beside = "" if len(rivals) == len(RIVALS) else f" of {', '.join((OURS, *rivals))}"
-        told = f"{count(*parts):.0f} of {len(tasks)}"
+        text = f"{count_wins(*parts):.0f} of {len(tasks)}"
         return [
-            Row(f"tasks in which NNM is best{beside}", f"{CLAIMED_BEST} of {len(TASKS_12)}", told,
-                min(len(part) for part in parts), verdict, interval=span(interval, 0))
+            TableRow(f"tasks in which NNM is best{beside}", f"{CLAIMED_BEST} of {len(TASKS_12)}", text,
+                min(len(part) for part in parts), verdict, interval=format_interval(interval, 0))
         ]  # fmt: skip
 
-    def _task(self, task: str) -> list[Row]:
+    def _task(self, task: str) -> list[TableRow]:
         rows = []
         for label, name in self.held.items():
             raw = self.results.raw(name, task)
@@ -208,45 +208,42 @@ class TunedTable:
             method = method_of(name)
             paper = method.paper_column.get(task) if method else None
             rerun = method.rerun_column.get(task) if method else None
-            interval = difference(raw, NOTHING)
+            interval = mean_difference(raw, NOTHING)
             judged = label == OURS and paper is not None
-            verdict = reached(interval, paper.score, self.results.nominal([task])) if judged and paper else None
+            verdict = judge_value(interval, paper.score, is_nominal(self.results, [task])) if judged and paper else None
             rows.append(
-                Row(f"{task}: {label}", str(paper or "-"), returns_text(raw), len(raw), verdict,
-                    interval=span(interval, 0), rerun=str(rerun or "-"))
+                TableRow(f"{task}: {label}", str(paper or "-"), format_returns(raw), len(raw), verdict,
+                    interval=format_interval(interval, 0), rerun=str(rerun or "-"))
             )  # fmt: skip
         return [*rows, *self._orders(task)]
 
-    def _orders(self, task: str) -> list[Row]:
+    def _orders(self, task: str) -> list[TableRow]:
         ours = self.results.raw(METHODS[OURS].name, task)
         rows = []
         for rival in (SCRATCH, "Disagreement", "APT"):
             theirs = self.results.raw(METHODS[rival].name, task)
             if not ours or not theirs:
                 continue
-            interval = difference(ours, theirs)
+            interval = mean_difference(ours, theirs)
             printed = [METHODS[label].paper_column.get(task) for label in (OURS, rival)]
             above, paper = True, "-"
             if printed[0] and printed[1]:
                 above, paper = printed[0].score > printed[1].score, f"{printed[0].score:g} to {printed[1].score:g}"
-            turned = interval if interval is None or above else (-interval[1], -interval[0])
-            rows.append(
-                Row(f"{task}: NNM {'above' if above else 'below'} {rival}", paper,
-                    f"{returns_text(ours)} to {returns_text(theirs)}", min(len(ours), len(theirs)), ordered(turned),
-                    interval=span(interval, 0))
-            )  # fmt: skip
+            quantity = f"{task}: NNM {'above' if above else 'below'} {rival}"
+            cells = (paper, f"{format_returns(ours)} to {format_returns(theirs)}")
+            rows.append(make_order_row(quantity, cells, (ours, theirs), interval, 0, keep=above))
         return rows
 
-    def _beside(self) -> str:
+    def _except_domains(self) -> str:
         apart = " and ".join(self.apart)
         return f", but those of {apart}, which not all methods were run on" if apart else ""
 
     def _words(self) -> list[str]:
-        words = [protocol(self.results), *missing(self.results, TASKS_12, [*METHODS])]
+        words = [describe_protocol(self.results), *describe_missing(self.results, TASKS_12, [*METHODS])]
         if self.tasks and not self.whole:
             words.append(
-                f"Means are over {listed(self.tasks, 12)}{self._beside()}. 'Here' is a published column on the same. "
-                f"What is claimed of all {len(TASKS_12)} tasks cannot be judged on them."
+                f"Means are over {list_names(self.tasks, 12)}{self._except_domains()}. 'Here' is a published column on "
+                f"the same. What is claimed of all {len(TASKS_12)} tasks cannot be judged on them."
             )
         words.append(
             "Paper: its Table 4; it prints no means, these are of its columns. Rerun: the README of MOSS "
@@ -261,41 +258,39 @@ class TunedTable:
         return words
 
 
-def returns_text(values: Sequence[float]) -> str:
+def format_returns(values: Sequence[float]) -> str:
     """A mean return with the sample standard deviation over seeds where there are two; whole numbers, as published."""
     digits = 0 if mean(values) >= 10 else 1
     spread = std(values)
     return f"{mean(values):.{digits}f}" + ("" if spread is None else f" ± {spread:.{digits}f}")
 
 
-def protocol(results: TunedResults) -> str:
+def describe_protocol(results: Results) -> str:
     """What was read, and how it compares with the nominal lengths."""
     lengths = ", ".join(f"{domain} {frames:,}" for domain, frames in results.snapshots.items()) or "none"
-    seeds = {len(found) for column in results.scores.values() for found in column.values()}
-    span_ = f"{min(seeds)}" if len(seeds) == 1 else f"{min(seeds)} to {max(seeds)}"
     return (
-        f"Score: mean return of the evaluation (ten greedy episodes) after {results.frames:,} frames of the task "
+        f"Score: mean return of the evaluation (ten greedy episodes) after {results.step:,} frames of the task "
         f"(nominal {FINETUNE_FRAMES:,}), as a share of URLB's expert where means are taken. Frames without a reward "
-        f"before that: {lengths} (nominal {PRETRAIN_FRAMES:,}). Seeds a task: {span_}."
+        f"before that: {lengths} (nominal {PRETRAIN_FRAMES:,}). Seeds a task: {results.seeds_text}."
     )
 
 
-def missing(results: TunedResults, tasks: Sequence[str], methods: Sequence[str]) -> list[str]:
+def describe_missing(results: Results, tasks: Sequence[str], methods: Sequence[str]) -> list[str]:
     """What of the plan is not in the data."""
-    names: Mapping[str, Name] = {label: METHODS[label].name for label in methods}
+    names: Mapping[str, ArmName] = {label: METHODS[label].name for label in methods}
     absent = [task for task in tasks if not any(results.raw(name, task) for name in names.values())]
     gone = [label for label, name in names.items() if not any(results.raw(name, task) for task in tasks)]
     words = []
     if absent:
         others = any(results.raw(name, task) for name in results.scores for task in absent)
         counting = " in runs that count" if others else ""
-        words.append(f"Missing: {len(absent)} of {len(tasks)} tasks{counting} ({listed(absent)}).")
+        words.append(f"Missing: {len(absent)} of {len(tasks)} tasks{counting} ({list_names(absent)}).")
     if gone:
-        words.append(f"Missing: {listed(gone, 14)}.")
+        words.append(f"Missing: {list_names(gone, 14)}.")
     for label, name in names.items():
         gaps = [task for task in tasks if task not in absent and not results.raw(name, task)]
         if gaps and label not in gone:
-            words.append(f"Missing: {label} on {listed(gaps)}.")
+            words.append(f"Missing: {label} on {list_names(gaps)}.")
     for name in sorted(set(results.scores) - set(names.values())):
         near = [label for label, known in names.items() if known.preset == name.preset]
         if near and name.changes:
@@ -309,7 +304,7 @@ def _published(column: Column, kind: str, tasks: Sequence[str], wanted: Sequence
     held = [task for task in wanted if task in column]
     if not held:
         return "-"
-    told = f"{AGGREGATES[kind](shares(column, held)):.3f}"
-    told += "" if len(held) == len(wanted) else f" ({len(held)} tasks)"
+    text = f"{AGGREGATES[kind](shares(column, held)):.3f}"
+    text += "" if len(held) == len(wanted) else f" ({len(held)} tasks)"
     here = [task for task in tasks if task in column]
-    return told if here == held or not here else f"{told}; here {AGGREGATES[kind](shares(column, here)):.3f}"
+    return text if here == held or not here else f"{text}; here {AGGREGATES[kind](shares(column, here)):.3f}"

@@ -17,8 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from intrigue.ops.execution import Captured
-from intrigue.ops.philox import Dice
+from intrigue.ops.execution import CudaGraph
+from intrigue.ops.philox import DeviceRng
 from intrigue.spaces import Array
 from intrigue.training.off_policy import ReplayParts
 from intrigue.training.stacked.modules import Stacked, fuse_for_seeds
@@ -44,7 +44,7 @@ class StackedActor:
         self._seen_here = torch.zeros(*shape, *seen.shape, dtype=_dtype(seen.dtype), pin_memory=cuda)
         self._done_here = torch.zeros(*shape, *done.shape, dtype=_dtype(done.dtype), pin_memory=cuda)
         self._seen, self._done = self._seen_here.to(device), self._done_here.to(device)
-        self._noise = Dice([each.streams["act"] for each in parts], self._done.shape[1:], "normal")
+        self._noise = DeviceRng([each.streams["act"] for each in parts], self._done.shape[1:], "normal")
         self._skill = torch.zeros(*shape, 0, device=device)
         self.obs: Array = self._seen_here.numpy()
         """What is acted on, (S, N, *obs); to be written before `begin`."""
@@ -52,10 +52,12 @@ class StackedActor:
         self._explored = fuse_for_seeds(self._plain_explored) if compiled else self._plain_explored
         self._rounds = {True: self._follow_and_act, False: self._act}
         if captured:
-            drawn = self._noise.registered
+            drawn = self._noise.graph_generators
             self._rounds = {
-                True: Captured(self._follow_and_act, drawn, lambda: (*self._behind, *self._noise.changes()), rank=RANK),
-                False: Captured(self._act, drawn, self._noise.changes, rank=RANK),
+                True: CudaGraph(
+                    self._follow_and_act, drawn, lambda: (*self._behind, *self._noise.mutated_tensors()), priority=RANK
+                ),
+                False: CudaGraph(self._act, drawn, self._noise.mutated_tensors, priority=RANK),
             }
 
     @property
@@ -65,7 +67,7 @@ class StackedActor:
 
     def begin(self, ready: torch.cuda.Event | None, *, follow: bool) -> None:
         """Begin to choose actions for `obs`, which must not be written to before `actions`."""
-        self._noise.take_up()
+        self._noise.load()
         if self._stream is None:
             self._rounds[follow]()
             return
@@ -82,7 +84,7 @@ class StackedActor:
 
     def synchronize(self) -> None:
         """Let the seeds' generators stand where they would if they had drawn the noise themselves."""
-        self._noise.put_down()
+        self._noise.store()
 
     @torch.no_grad()
     def follow(self) -> None:
@@ -96,7 +98,7 @@ class StackedActor:
     @torch.no_grad()
     def _act(self) -> None:
         self._seen.copy_(self._seen_here, non_blocking=True)
-        self._done.copy_(self._explored(self._noise.roll()))
+        self._done.copy_(self._explored(self._noise.draw()))
         self._done_here.copy_(self._done, non_blocking=True)
 
     def _plain_explored(self, drawn: Tensor) -> Tensor:

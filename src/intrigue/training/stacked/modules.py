@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 from torch.utils import _pytree as pytree
 
-from intrigue.ops.execution import Function, fuse_kernels
+from intrigue.ops.execution import Function, compile_fused
 from intrigue.types import Encoded, Prepared, Transitions
 
 Dims: TypeAlias = "int | tuple[int | None, ...] | None"
@@ -38,7 +38,7 @@ Dims: TypeAlias = "int | tuple[int | None, ...] | None"
 
 def fuse_for_seeds(function: Function) -> Function:
     """The function by torch.compile, for every number of seeds by itself: maps over an unknown number fail."""
-    return fuse_kernels(function, dynamic=False)
+    return compile_fused(function, dynamic=False)
 
 
 def stack_modules(modules: Sequence[nn.Module]) -> Stacked:

@@ -21,11 +21,11 @@ import torch
 from torch import Tensor
 
 from intrigue.errors import NonFiniteError, RunError
-from intrigue.ops.adam import Outlook, descend, look_ahead
-from intrigue.ops.execution import Beside
-from intrigue.ops.optimizer_step import Guard, skipping
+from intrigue.ops.adam import AdamScalars, adam_step, precompute_scalars
+from intrigue.ops.execution import SideStream
+from intrigue.ops.optimizer_step import FiniteLossGuard, skip_nonfinite
 from intrigue.ops.precision import fast_float32
-from intrigue.ops.triton_support import kernels_run_on
+from intrigue.ops.triton_support import can_run_kernels
 from intrigue.training.stacked.modules import Stacked, fuse_for_seeds
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
@@ -64,9 +64,9 @@ class StackedAdam:
         plain = not (group["weight_decay"] or group["maximize"])
         floats = all(leaf.dtype == torch.float32 and leaf.is_contiguous() for leaf in self._leaves)
         # The kernels read the rate on the device, where it is a tensor for a capture.
-        self._fused = capturable and plain and floats and kernels_run_on(self._leaves[0].device)
-        self._outlook = Outlook.blank(len(self._leaves), self._leaves[0].device)
-        self.look = self._by_kernel if self._fused else skipping(self.optimizer, self._leaves[0].device)
+        self._fused = capturable and plain and floats and can_run_kernels(self._leaves[0].device)
+        self._outlook = AdamScalars.zeros(len(self._leaves), self._leaves[0].device)
+        self.look = self._by_kernel if self._fused else skip_nonfinite(self.optimizer, self._leaves[0].device)
         """To be given each seed's loss, and counts of those that were not finite (`intrigue.ops.optimizer_step`)."""
         self.adopt()
 
@@ -74,7 +74,9 @@ class StackedAdam:
     def _by_kernel(self, losses: Tensor, refused: Tensor) -> None:
         group = self.optimizer.param_groups[0]
         counts = [self.optimizer.state[leaf]["step"] for leaf in self._leaves]
-        look_ahead(self._outlook, counts, group["lr"], betas=group["betas"], losses=losses, refused=refused)
+        precompute_scalars(
+            self._outlook, counts, group["lr"], betas=group["betas"], losses=losses, nonfinite_counts=refused
+        )
 
     @torch.no_grad()
     def step(self) -> None:
@@ -84,7 +86,7 @@ class StackedAdam:
             return
         group, state = self.optimizer.param_groups[0], self.optimizer.state
         moved = {place: leaf for place, leaf in enumerate(self._leaves) if leaf.grad is not None}
-        descend(
+        adam_step(
             list(moved.values()),
             [leaf.grad for leaf in moved.values() if leaf.grad is not None],
             [state[leaf]["exp_avg"] for leaf in moved.values()],
@@ -156,7 +158,7 @@ class StackedLoss:
         self._ones = torch.ones(stacked.size, device=device)
         self._adam = StackedAdam(stacked, solos, capturable=device.type == "cuda")
         self._leaves = [leaf for group in self._adam.optimizer.param_groups for leaf in group["params"]]
-        self._guard = Guard(self._adam.look, device, stacked.size)
+        self._guard = FiniteLossGuard(self._adam.look, device, stacked.size)
 
     def begin(self, *inputs: Any) -> Any:
         """What the loss is made of, with gradients, before the rest of its inputs are there."""
@@ -174,8 +176,8 @@ class StackedLoss:
         with fast_float32():
             self._adam.optimizer.zero_grad(set_to_none=True)
             losses, noted = self._losses(*inputs)
-            with Beside(self._aside) as looking:
-                self._guard.look(losses)
+            with SideStream(self._aside) as looking:
+                self._guard.check(losses)
             torch.autograd.backward([losses], [self._ones], inputs=self._leaves)
             looking.wait()
         return noted
@@ -194,7 +196,7 @@ class StackedLoss:
 
     def changes(self) -> Iterator[Tensor]:
         """All that a step writes to."""
-        yield self._guard.refused
+        yield self._guard.nonfinite_counts
         for group in self._adam.optimizer.param_groups:
             for weight in group["params"]:
                 yield weight
@@ -202,6 +204,6 @@ class StackedLoss:
 
     def check(self, seeds: Sequence[int]) -> None:
         """Stop if a step since the last look was refused, and say whose loss was at fault. Waits for the device."""
-        if faulty := self._guard.tripped():
+        if faulty := self._guard.bad_losses():
             whose = f"seed {', '.join(str(seeds[row]) for row in faulty)}: " if len(seeds) > 1 else ""
             raise NonFiniteError(f"{whose}{self._refusal}")

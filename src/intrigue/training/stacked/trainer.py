@@ -22,8 +22,8 @@ from intrigue.agents.ddpg import DDPG
 from intrigue.curiosity.curiosity import Curiosity
 from intrigue.envs.pool.pool import PoolStep
 from intrigue.errors import RunError, name_seed_in_errors
-from intrigue.ops.execution import captures
-from intrigue.ops.triton_support import triton_works
+from intrigue.ops.execution import uses_cuda_graph
+from intrigue.ops.triton_support import triton_available
 from intrigue.replay.host_staging import HostStaging
 from intrigue.replay.plan import updates_due
 from intrigue.rewards.mix import Mix
@@ -50,10 +50,10 @@ class StackedTrainer:
         self.log_every = agent.rollout_steps * self.num_envs
         device = agent.middle.device
         mode = agent.critic_step.mode
-        captured = captures(mode, device)
+        captured = uses_cuda_graph(mode, device)
         self._agents = stack_modules([each.agent for each in parts])
         # What is captured once and replayed a million times is worth the half minute that fusing takes.
-        fusible = captured and triton_works()
+        fusible = captured and triton_available()
         self._update = Update(parts, self._agents, captured=captured, compiled=fusible or mode == "compile")
         self._explorers = StackedActor(parts, self._agents, device, captured=captured, compiled=fusible)
         self._ready = torch.cuda.Event() if device.type == "cuda" else None

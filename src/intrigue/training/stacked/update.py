@@ -22,8 +22,8 @@ from intrigue.agents import ddpg
 from intrigue.agents.ddpg import DDPG, FlatBatch
 from intrigue.curiosity.curiosity import Curiosity, Mixed
 from intrigue.curiosity.trainer import REFUSAL
-from intrigue.ops.execution import Beside, Captured
-from intrigue.ops.philox import Dice
+from intrigue.ops.execution import CudaGraph, SideStream
+from intrigue.ops.philox import DeviceRng
 from intrigue.ops.precision import exact_float32, fast_float32
 from intrigue.rng import Rng
 from intrigue.training.off_policy import ReplayParts
@@ -66,8 +66,8 @@ class Update:
         fuse = compiled and device.type == "cuda"
         self._shelves = StackedSampler([each.collector.replay for each in parts], compiled=fuse)
         size, width = agent.plan.batch, len(agent.middle)
-        self._chance = Dice([each.collector.replay.rng for each in parts], (2, size), "uniform")
-        self._noise = Dice([each.streams["update"] for each in parts], (2, size, width), "normal")
+        self._chance = DeviceRng([each.collector.replay.rng for each in parts], (2, size), "uniform")
+        self._noise = DeviceRng([each.streams["update"] for each in parts], (2, size, width), "normal")
         self._bonus_streams = [each.curiosity.streams["reward"] for each in parts]
         self._slow, self._fast = (_named(agents, name) for name in ("target.", "critic."))
         solos = [each.agent for each in parts if isinstance(each.agent, DDPG)]
@@ -95,15 +95,15 @@ class Update:
         self._next_value = fuse_for_seeds(self._plain_next_value) if fuse else self._plain_next_value
         self._note = fuse_for_seeds(self._plain_note) if fuse else self._plain_note
         self._sum = fuse_for_seeds(self._plain_sum) if fuse else self._plain_sum
-        generators = [*self._chance.registered, *self._noise.registered, *self._bonus_streams]
-        self._captured = Captured(self._branched, generators, self._changes, rank=RANK) if captured else None
+        generators = [*self._chance.graph_generators, *self._noise.graph_generators, *self._bonus_streams]
+        self._captured = CudaGraph(self._branched, generators, self._changes, priority=RANK) if captured else None
         self.count = 0
         """Updates since the last look."""
 
     def __call__(self) -> None:
         """One update; returns before a GPU is done with it."""
         for each in self._dice:
-            each.take_up()
+            each.load()
         if self._captured is not None:
             self._captured()
         else:
@@ -115,7 +115,7 @@ class Update:
         for each in self._descents():
             each.check(self._seeds)
         for dice in self._dice:
-            dice.put_down()
+            dice.store()
         table = self._sums.tolist()
         self._sums.zero_()
         count, self.count = self.count, 0
@@ -137,24 +137,24 @@ class Update:
 
         Most begin later than they could: what the critic waits for longest shall have the GPU to itself.
         """
-        with Beside(self._branches["actions"]) as drawing:
-            noise = self._noise.roll()
+        with SideStream(self._branches["actions"]) as drawing:
+            noise = self._noise.draw()
         with torch.no_grad(), exact_float32():
-            batch, extras = self._shelves.draw(self._chance.roll())
-        with Beside(self._branches["inputs"]) as preparing, torch.no_grad(), exact_float32():
+            batch, extras = self._shelves.draw(self._chance.draw())
+        with SideStream(self._branches["inputs"]) as preparing, torch.no_grad(), exact_float32():
             prepared = self._prepare(batch)
-        with Beside(self._branches["score"]) as scoring, torch.no_grad(), exact_float32():
+        with SideStream(self._branches["score"]) as scoring, torch.no_grad(), exact_float32():
             preparing.wait()
             raw, parts, mixed = self._judge(batch, prepared)
         drawing.wait()
         with torch.no_grad(), fast_float32():
             next_action = self._next_action(batch, extras, noise[:, 0])
             rows = self._rows(batch, extras)
-        with Beside(self._branches["values"]) as valuing:
+        with SideStream(self._branches["values"]) as valuing:
             values = self._critic.begin(rows.obs, rows.skill, rows.action)
-        with Beside(self._branches["actions"]) as proposing:
+        with SideStream(self._branches["actions"]) as proposing:
             proposed = self._actor.begin(rows.obs, rows.skill, noise[:, 1])
-        with Beside(self._branches["bonus"]):
+        with SideStream(self._branches["bonus"]):
             preparing.wait()
             loss = self._learn_bonus(prepared, parts, mixed.scale, scoring)
             noted = self._note(raw, mixed, loss, parts)
@@ -163,11 +163,11 @@ class Update:
         scoring.wait()
         valuing.wait()
         first = self._critic(values, mixed.reward.flatten(1), rows.discount, value, rows.valid)
-        with Beside(self._branches["values"]) as following, torch.no_grad():
+        with SideStream(self._branches["values"]) as following, torch.no_grad():
             torch._foreach_lerp_(self._slow, self._fast, self._rate)
         proposing.wait()
         second = self._actor.slope(proposed, rows.obs, rows.skill, rows.valid)
-        with Beside(self._branches["bonus"]) as learning, torch.no_grad():
+        with SideStream(self._branches["bonus"]) as learning, torch.no_grad():
             self._sum(noted, first, second)
         self._actor.step()
         following.wait()
@@ -200,7 +200,7 @@ class Update:
         value: Tensor = self._agents.call("target_value", rows.next_obs, rows.skill, action)
         return value
 
-    def _learn_bonus(self, prepared: Prepared | None, parts: Components, like: Tensor, scoring: Beside) -> Tensor:
+    def _learn_bonus(self, prepared: Prepared | None, parts: Components, like: Tensor, scoring: SideStream) -> Tensor:
         """The loss (S,) of the bonus's models, which move down it; zeros `like` these where there are none.
 
         They are read by the score, and so must not move before it is there.
@@ -242,7 +242,7 @@ class Update:
         return list(parts), asked.draws
 
     @property
-    def _dice(self) -> tuple[Dice, Dice]:
+    def _dice(self) -> tuple[DeviceRng, DeviceRng]:
         return self._chance, self._noise
 
     def _descents(self) -> list[StackedLoss]:
@@ -251,7 +251,7 @@ class Update:
     def _changes(self) -> Iterator[Tensor]:
         yield self._sums
         for dice in self._dice:
-            yield from dice.changes()
+            yield from dice.mutated_tensors()
         yield from self._slow
         yield from self._curiosities.fixed.values()
         for each in self._descents():

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from atari_by_hand import picture
 from intrigue.envs.atari import native_screen
-from intrigue.envs.atari.frame_stack import STRIP, Stack
+from intrigue.envs.atari.frame_stack import STRIP, FrameStack
 from intrigue.envs.atari.games import FIFTY_SEVEN
 from intrigue.envs.atari.native_screen import NativeScreen, Tables, band, make_screen
-from intrigue.envs.atari.palette import palette
+from intrigue.envs.atari.palette import make_palette
 from intrigue.envs.atari.screen import Screen, filter_weights
 from intrigue.envs.make import make_env
 
@@ -51,7 +51,7 @@ def drawn(rng: np.random.Generator, height: int) -> np.ndarray:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("height", HEIGHTS)
 def test_every_kind_of_screen_gives_the_same_bytes(kind: str, height: int) -> None:
-    rng, screens = np.random.default_rng(height), both(palette("breakout"), height, kind)
+    rng, screens = np.random.default_rng(height), both(make_palette("breakout"), height, kind)
     for changed in (1.0, 0.3, 0.001, 0.0):
         older = rng.integers(0, 256, (height, 160), np.uint8)
         newer = np.where(rng.random(older.shape) < changed, rng.integers(0, 256, older.shape, np.uint8), older)
@@ -69,7 +69,7 @@ def test_every_kind_of_screen_gives_the_same_bytes(kind: str, height: int) -> No
 @pytest.mark.parametrize("height", [210, 250])
 def test_the_palettes_of_all_57_games_and_of_european_ones(kind: str, height: int) -> None:
     rng = np.random.default_rng(1)
-    different = {palette(rom_id).tobytes() for rom_id in (*FIFTY_SEVEN, "air_raid", "pacman")}
+    different = {make_palette(rom_id).tobytes() for rom_id in (*FIFTY_SEVEN, "air_raid", "pacman")}
     # And one in which black and white stand side by side, where rounding to the wrong side would be seen at once.
     different.add(np.repeat(rng.choice(np.array([0, 255], np.uint8), 256), 3).tobytes())
     assert len(different) == 3
@@ -82,7 +82,7 @@ def test_the_palettes_of_all_57_games_and_of_european_ones(kind: str, height: in
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_definition_itself(kind: str) -> None:
-    rng, colours = np.random.default_rng(5), palette("breakout")
+    rng, colours = np.random.default_rng(5), make_palette("breakout")
     screens = both(colours, 210, kind)
     for _ in range(3):
         older, newer = drawn(rng, 210), drawn(rng, 210)
@@ -104,11 +104,11 @@ def test_repeated_rows_take_no_wrong_shortcut(rows: list[tuple[int, int, int]], 
     older = np.concatenate([np.tile(sorts[one], (count, 1)) for one, _, count in rows])
     newer = np.concatenate([np.tile(sorts[two], (count, 1)) for _, two, count in rows])
     lines = np.arange(height) % len(older)
-    agree(both(palette("breakout"), height, kind), older[lines], newer[lines])
+    agree(both(make_palette("breakout"), height, kind), older[lines], newer[lines])
 
 
 def test_a_single_pixel_is_seen_wherever_it_is() -> None:
-    screens = both(palette("breakout"), 210, "bilinear")
+    screens = both(make_palette("breakout"), 210, "bilinear")
     black = np.zeros((210, 160), np.uint8)
     for y, x in [(0, 0), (0, 159), (209, 0), (209, 159), (104, 80), (1, 7), (208, 152)]:
         white = black.copy()
@@ -137,20 +137,20 @@ def test_processors_without_our_instructions_give_the_same_bytes(
     function, rng = native_screen.picture_function.__wrapped__(), np.random.default_rng(2)
     assert function is not None
     for height in (210, 250):
-        tables = Tables(palette("breakout").tobytes(), height, kind)
-        screens = NativeScreen(function, tables), Screen(palette("breakout"), height, 160, kind)
+        tables = Tables(make_palette("breakout").tobytes(), height, kind)
+        screens = NativeScreen(function, tables), Screen(make_palette("breakout"), height, 160, kind)
         agree(screens, *rng.integers(0, 256, (2, height, 160), np.uint8))
         agree(screens, drawn(rng, height), drawn(rng, height))
 
 
 def test_screens_of_other_kinds_are_left_to_numpy() -> None:
-    assert isinstance(make_screen(palette("breakout"), 210, 152, "area"), Screen)
-    assert isinstance(make_screen(palette("breakout"), 320, 160, "bilinear"), Screen)  # Eight rows to one.
-    assert Tables(palette("breakout").tobytes(), 250, "bilinear").down == 6
+    assert isinstance(make_screen(make_palette("breakout"), 210, 152, "area"), Screen)
+    assert isinstance(make_screen(make_palette("breakout"), 320, 160, "bilinear"), Screen)  # Eight rows to one.
+    assert Tables(make_palette("breakout").tobytes(), 250, "bilinear").down == 6
 
 
 def test_an_address_is_the_next_slot() -> None:
-    by_slot, by_address = Stack(4), Stack(4)
+    by_slot, by_address = FrameStack(4), FrameStack(4)
     for _ in range(2 * STRIP):
         slot = by_slot.next_slot()
         address = by_address.next_address()

@@ -10,9 +10,9 @@ from ale_py import ALEInterface, LoggerMode, roms
 from PIL import Image
 
 from atari_by_hand import TEN_GAMES, AtariByHand, axis_weights, picture
-from intrigue.envs.atari.frame_stack import STRIP, Stack
+from intrigue.envs.atari.frame_stack import STRIP, FrameStack
 from intrigue.envs.atari.games import FIFTY_SEVEN, ROM_ID_OF, ROM_IDS, game_name
-from intrigue.envs.atari.palette import palette
+from intrigue.envs.atari.palette import make_palette
 from intrigue.envs.atari.protocols import PROTOCOLS
 from intrigue.envs.atari.screen import AxisFilter, Screen, filter_weights, grey_table
 from intrigue.envs.make import make_env
@@ -55,7 +55,7 @@ def test_grey_is_the_luminance_of_the_brighter_channel_of_two_colours() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("size", [(210, 160), (214, 160)])
 def test_random_screens_equal_the_definition_whatever_came_before(kind: str, size: tuple[int, int]) -> None:
-    rng, colours = np.random.default_rng(3), palette("breakout")
+    rng, colours = np.random.default_rng(3), make_palette("breakout")
     screen, out = Screen(colours, *size, kind), np.empty((84, 84), np.uint8)
     older = newer = np.zeros(size, np.uint8)
     for changed in (1.0, 0.3, 0.001, 0.0, 1.0):
@@ -99,7 +99,7 @@ def test_pillow_gives_the_same_picture_up_to_one_level(game: str) -> None:
     other, last = 0, None
     for action in np.random.default_rng(2).integers(env.info.action_space.n, size=40):
         obs = env.step(action).obs[-1]
-        frames = palette(ROM_ID_OF[game])[np.stack([env._emulator.older, env._emulator.newer])].max(axis=0)
+        frames = make_palette(ROM_ID_OF[game])[np.stack([env._emulator.older, env._emulator.newer])].max(axis=0)
         luminance = (frames.astype(np.float32) * np.array([0.299, 0.587, 0.114], np.float32)).sum(axis=-1)
         theirs = np.array(Image.fromarray(luminance).resize((84, 84), Image.Resampling.BILINEAR)).astype(np.uint8)
         difference = np.abs(obs.astype(int) - theirs)
@@ -114,7 +114,7 @@ def colours_agree(rom_id: str, frames: int) -> None:
     ALEInterface.setLoggerMode(LoggerMode.Error)
     ale, rng = ALEInterface(), np.random.default_rng(0)
     ale.loadROM(roms.get_rom_path(rom_id))
-    actions, colours = ale.getMinimalActionSet(), palette(rom_id)
+    actions, colours = ale.getMinimalActionSet(), make_palette(rom_id)
     for frame in range(frames):
         ale.act(actions[rng.integers(len(actions))])
         if frame % 20 == 0:
@@ -133,7 +133,7 @@ def test_colours_are_the_emulators_in_every_game(rom_id: str) -> None:
 
 
 def test_an_observation_never_changes_after_it_was_handed_out() -> None:
-    stack = Stack(4)
+    stack = FrameStack(4)
     stack.fill(np.full((84, 84), 9, np.uint8))
     handed = [stack.window]
     for value in range(3 * STRIP):
@@ -155,7 +155,7 @@ def test_screens_alike_share_tables_but_not_between_threads() -> None:
     """Two threads that shared their room would write into each other's pictures."""
     rng = np.random.default_rng(0)
     screens = rng.integers(0, 128, (2, 40, 2, 210, 160), np.uint8) * 2
-    draw = [Screen(palette("breakout"), 210, 160, "bilinear") for _ in range(2)]
+    draw = [Screen(make_palette("breakout"), 210, 160, "bilinear") for _ in range(2)]
 
     def pictures(thread: int) -> np.ndarray:
         out = np.empty((40, 84, 84), np.uint8)
@@ -168,7 +168,7 @@ def test_screens_alike_share_tables_but_not_between_threads() -> None:
         together = list(threads.map(pictures, range(2)))
     for left, right in zip(alone, together, strict=True):
         np.testing.assert_array_equal(left, right)
-    rooms = draw[0]._rooms
+    buffers = draw[0]._buffers
     with ThreadPoolExecutor(1) as threads:
-        assert threads.submit(lambda: rooms.own).result() is not rooms.own
-    assert draw[1]._rooms.own is rooms.own
+        assert threads.submit(lambda: buffers.own).result() is not buffers.own
+    assert draw[1]._buffers.own is buffers.own

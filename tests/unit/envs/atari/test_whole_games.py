@@ -23,12 +23,12 @@ class ThreeLives(Env):
         self.truncates, self.life, self.time, self.seen = truncates, 0, 0, []
 
     @property
-    def goes_on(self) -> bool:
+    def game_continues(self) -> bool:
         return 0 < self.time == self.life + 2 and self.life < 2 and not self.truncates
 
     def reset(self, seed):
         self.seen.append(seed)
-        self.life, self.time = (self.life + 1 if self.goes_on and seed is None else 0), 0
+        self.life, self.time = (self.life + 1 if self.game_continues and seed is None else 0), 0
         return np.array([self.life], np.float32)
 
     def step(self, action):

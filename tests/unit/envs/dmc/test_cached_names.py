@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from intrigue.envs.dmc.fast_step import dmc_tasks, remember_names
+from intrigue.envs.dmc.fast_step import cache_name_lookups, import_tasks
 from intrigue.envs.make import make_env
 
-make_dm_env = dmc_tasks().make_dm_env  # without OpenGL, whose libraries crash a Triton that is imported after them
+make_dm_env = import_tasks().make_dm_env  # without OpenGL, whose libraries crash a Triton that is imported after them
 
 TASKS = [
     ("walker", "run"),
@@ -22,7 +22,7 @@ TASKS = [
 @pytest.mark.parametrize(("domain", "task"), TASKS)
 def test_the_same_episode(domain, task):
     stock, ours = (make_dm_env(domain, task, seed=3) for _ in range(2))
-    remember_names(ours.physics)
+    cache_name_lookups(ours.physics)
     stock.reset()
     ours.reset()
     bounds = stock.action_spec()
@@ -37,7 +37,7 @@ def test_the_same_episode(domain, task):
 
 def test_every_way_of_asking():
     physics, ours = (make_dm_env("walker", "run", seed=0).physics for _ in range(2))
-    remember_names(ours)
+    cache_name_lookups(ours)
     for key in ("torso", ["torso", "left_foot"], 1, slice(1, None), [1, 2], np.array([2, 1])):
         for columns in ("zz", ["xx", "xz"], 0, slice(None)):
             for _ in range(2):
@@ -51,7 +51,7 @@ def test_every_way_of_asking():
 
 def test_what_is_written_by_name_is_written():
     physics = make_dm_env("walker", "run", seed=0).physics
-    remember_names(physics)
+    cache_name_lookups(physics)
     for height in (0.5, 0.7):
         physics.named.data.qpos["rootz"] = height
         assert physics.named.data.qpos["rootz"] == height == physics.data.qpos[0]
@@ -59,7 +59,7 @@ def test_what_is_written_by_name_is_written():
 
 def test_names_are_looked_up_once(monkeypatch):
     physics = make_dm_env("walker", "run", seed=0).physics
-    remember_names(physics)
+    cache_name_lookups(physics)
     asked = []
     axis = physics.named.data.xmat._axes.col
     monkeypatch.setattr(axis, "_axis", _Asked(axis._axis, asked))

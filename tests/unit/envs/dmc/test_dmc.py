@@ -1,4 +1,4 @@
-"""`dmc/<domain>_<task>`: names, sizes, lengths, actions, ends of episodes, divergence, and nothing loaded in vain."""
+"""`dmc/<domain>_<task>`: names, sizes, lengths, actions, ends of episodes, divergence, and lazy imports."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 
 from intrigue.cli import main
-from intrigue.envs.dmc.fast_step import dmc_tasks
+from intrigue.envs.dmc.fast_step import import_tasks
 from intrigue.envs.dmc.names import NAMES, PRIMAL, SUITE, TASK_OF, URLB_TASKS, check_name, split_name
 from intrigue.envs.make import make_env
 from intrigue.envs.pool.config import PoolConfig
 from intrigue.envs.pool.pool import make_pool
 from intrigue.errors import EnvironmentFault
 
-tasks = dmc_tasks()
+tasks = import_tasks()
 URLB = [f"{domain}_{task}" for domain, names in URLB_TASKS.items() for task in names]
 SIZES = {"walker": (24, 6, 1000, 0.025), "quadruped": (78, 12, 1000, 0.02), "jaco": (55, 9, 250, 0.04)}  # spec 3.1
 
@@ -82,7 +82,7 @@ def test_states_need_neither_opengl_nor_torch(gl: str) -> None:
     code = (
         "import os, sys, numpy; from intrigue.envs.make import make_env; "
         "env = make_env('dmc/quadruped_escape', {}); env.reset(0); env.step(numpy.zeros(12)); "
-        "assert not {'OpenGL', 'torch', 'glfw'} & set(sys.modules), 'loaded in vain'; "
+        "assert not {'OpenGL', 'torch', 'glfw'} & set(sys.modules), 'loaded needlessly'; "
         f"assert os.environ['MUJOCO_GL'] == {gl!r}"
     )
     environment = {**os.environ, "MUJOCO_GL": gl}
@@ -200,7 +200,7 @@ def test_a_limit_of_ones_own_counts_agent_steps() -> None:
         assert [env.step(np.zeros(1)).truncated for _ in range(4)] == [False, False, False, True]
 
 
-def test_termination_reaches_nobody() -> None:
+def test_nothing_ever_terminates() -> None:
     """lqr's episodes end when the state has come to rest; that too is a cut-off, and its discount of 0 is not told."""
     env: Any = make_env("dmc/lqr_lqr_2_1", {})
     env.reset(0)
@@ -240,7 +240,7 @@ def test_first_episodes_are_shortened_only_if_asked() -> None:
     for stagger in (False, True):
         env = make_env("dmc/cartpole_balance", {"max_episode_steps": 20, "stagger": stagger})
         env.reset(0)
-        env.stagger(0.6)
+        env.shorten_first_episode(0.6)
         ends.append([env.step(np.zeros(1)).truncated for _ in range(20)].index(True) + 1)
         env.reset(None)
         assert not any(env.step(np.zeros(1)).truncated for _ in range(19))

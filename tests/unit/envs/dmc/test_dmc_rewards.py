@@ -11,11 +11,11 @@ import pytest
 from dm_env import test_utils
 
 from dmc_by_hand import bell, body, expected_reward, linear, motion, reach_reward
-from intrigue.envs.dmc.fast_step import dmc_tasks
+from intrigue.envs.dmc.fast_step import import_tasks
 from intrigue.envs.dmc.names import URLB_TASKS
 from intrigue.envs.make import make_env
 
-tasks = dmc_tasks()
+tasks = import_tasks()
 WALKER, QUADRUPED, JACO = (
     [(domain, task) for task in URLB_TASKS[domain]] for domain in ("walker", "quadruped", "jaco")
 )

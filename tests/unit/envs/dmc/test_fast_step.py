@@ -1,16 +1,16 @@
-"""Quick steps and flat observations: to the bit what dm_control gives, warnings and divergence included."""
+"""Fast steps and flat observations: to the bit what dm_control gives, warnings and divergence included."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from intrigue.envs.dmc.fast_step import dmc_tasks
+from intrigue.envs.dmc.fast_step import import_tasks
 from intrigue.envs.make import make_env
 
-tasks = dmc_tasks()  # without OpenGL, whose libraries crash a Triton that is imported after them
+tasks = import_tasks()  # without OpenGL, whose libraries crash a Triton that is imported after them
 
-from intrigue.envs.dmc.fast_step import Flattener, _Quick, quicken  # noqa: E402  # after dm_control's own import
+from intrigue.envs.dmc.fast_step import Flattener, _FastStep, use_fast_step  # noqa: E402  # after dm_control's own import
 
 TASKS = [
     ("walker", "run"),
@@ -52,18 +52,18 @@ def test_what_trains_is_quick(name):
     env = make_env(name, {})
     for seed in (0, 1):
         env.reset(seed)
-        assert isinstance(env._dm._physics, _Quick)
-        assert "_Remembering" in type(env._dm.physics.named.data.qpos._axes.row).__name__
+        assert isinstance(env._dm._physics, _FastStep)
+        assert "_CachedAxis" in type(env._dm.physics.named.data.qpos._axes.row).__name__
     env.close()
 
 
 def test_quick_once_is_enough():
     physics = tasks.make_dm_env("walker", "run", seed=0).physics
-    quicken(physics)
+    use_fast_step(physics)
     kind = type(physics)
-    quicken(physics)
+    use_fast_step(physics)
     assert type(physics) is kind
-    assert kind.__mro__.count(_Quick) == 1
+    assert kind.__mro__.count(_FastStep) == 1
 
 
 @pytest.mark.filterwarnings("ignore:The 'warn' function is deprecated")  # dm_control's, when it logs a warning
@@ -73,7 +73,7 @@ def test_warnings_are_dm_controls(substeps):
     for quick in (False, True):
         physics = tasks.make_dm_env("walker", "run", seed=0).physics
         if quick:
-            quicken(physics)
+            use_fast_step(physics)
         physics.data.qvel[:] = 1e12
         with pytest.raises(tasks.control.PhysicsError) as caught:
             physics.step(substeps)
@@ -105,11 +105,11 @@ def test_parts_of_two_dimensions_row_by_row():
 @pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
 def test_what_is_not_finite_is_seen_wherever_it_stands(wrong):
     flat = Flattener({"all": np.zeros(19)})
-    assert flat.finite(np.full(19, np.finfo(np.float32).max, np.float32)), "large is finite"
+    assert flat.is_finite(np.full(19, np.finfo(np.float32).max, np.float32)), "large is finite"
     for place in range(19):
         values = np.ones(19, np.float32)
         values[place] = wrong
-        assert not flat.finite(values)
+        assert not flat.is_finite(values)
 
 
 def _joined(given):

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from intrigue.envs.dmc.fast_step import dmc_tasks
+from intrigue.envs.dmc.fast_step import import_tasks
 from intrigue.envs.make import make_env
 from intrigue.errors import ConfigError
 
-dmc_tasks()
+import_tasks()
 from intrigue.envs.dmc import camera  # noqa: E402  dm_control must be imported without OpenGL first.
 
 PIXELS = {"pixels": True, "max_episode_steps": 6}

@@ -1,4 +1,4 @@
-"""Pools whose processes look out for each other: the same results, a core in use for a moment, and none after it."""
+"""Pools whose processes busy-wait: the same results, a core in use for a moment, and none after it."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ import numpy as np
 import pytest
 
 from intrigue.envs.pool import messages
-from intrigue.envs.pool.config import PoolConfig, can_be_attentive
+from intrigue.envs.pool.config import PoolConfig, can_busy_wait
 from intrigue.envs.pool.pool import GroupPool, Pool, make_pool
-from intrigue.envs.pool.shared_memory import facts_from_state, map_block, map_header, open_memory
+from intrigue.envs.pool.shared_memory import map_arrays, map_header, open_memory, spec_from_state
 from intrigue.envs.pool.worker_main import Server
-from intrigue.envs.pool.workers import Crew
+from intrigue.envs.pool.workers import WorkerGroup
 from intrigue.state import State, to_bytes
 
 OPTIONS = {"max_steps": 9}
 NUM_ENVS = 5
-ASLEEP = 3 * messages.ATTENTION_SECONDS  # Nobody looks out for so long.
+ASLEEP = 3 * messages.BUSY_WAIT_SECONDS  # Longer than any process busy-waits.
 WATCHED_SECONDS = 0.3
 BUSY_TRIES = 40  # On a machine with fewer cores free than there are processes, one of so many is undisturbed.
 IDLE = 0.05  # Of the time, what a process that sleeps may use.
 
 
-def noisy_pool(workers: int = 2, groups: int = 1, attentive: bool = True) -> Pool:
-    return make_pool("noisy-tv", OPTIONS, PoolConfig(NUM_ENVS, workers, groups), 3, attentive=attentive)
+def noisy_pool(workers: int = 2, groups: int = 1, busy_wait: bool = True) -> Pool:
+    return make_pool("noisy-tv", OPTIONS, PoolConfig(NUM_ENVS, workers, groups), 3, busy_wait=busy_wait)
 
 
 def actions(steps: int) -> np.ndarray:
@@ -38,8 +38,8 @@ def actions(steps: int) -> np.ndarray:
 
 
 def worker_pids(pool: Pool) -> list[int]:
-    assert isinstance(pool, GroupPool) and isinstance(pool._stepper, Crew)
-    return [remote.pid for remote in pool._stepper._remotes]
+    assert isinstance(pool, GroupPool) and isinstance(pool._stepper, WorkerGroup)
+    return [worker.pid for worker in pool._stepper._workers]
 
 
 def processor_seconds(pid: int) -> float:
@@ -72,29 +72,29 @@ def trace(pool: Pool, pauses: bool) -> list[bytes]:
 @pytest.mark.parametrize(("workers", "groups", "pauses"), [(1, 1, False), (2, 1, True), (1, 3, True), (2, 2, False)])
 def test_results_are_the_same_to_the_bit(workers: int, groups: int, pauses: bool) -> None:
     given = []
-    for attentive in (False, True):
-        pool = noisy_pool(workers, groups, attentive)
+    for busy_wait in (False, True):
+        pool = noisy_pool(workers, groups, busy_wait)
         given.append(trace(pool, pauses))
         pool.close()
     assert given[0] == given[1]
 
 
 class Recorded:
-    """A look-out that sees something at once, and remembers for how long it was asked to look."""
+    """A `SpinWait` that returns at once and records for how long it was asked to wait."""
 
     asked: ClassVar[list[float]] = []
 
     def __init__(self, control: socket.socket) -> None:
         del control
 
-    def until(self, deadline: float) -> bool:
+    def wait_until(self, deadline: float) -> bool:
         self.asked.append(deadline - time.monotonic())
         return True
 
 
-@pytest.mark.parametrize("attentive", [True, False])
-def test_a_worker_looks_out_after_steps_alone(attentive: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(messages, "Lookout", Recorded)
+@pytest.mark.parametrize("busy_wait", [True, False])
+def test_a_worker_busy_waits_after_steps_only(busy_wait: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(messages, "SpinWait", Recorded)
     monkeypatch.setattr(Recorded, "asked", [])
     ours, theirs = socket.socketpair()
     memory = open_memory(1)
@@ -102,7 +102,7 @@ def test_a_worker_looks_out_after_steps_alone(attentive: bool, monkeypatch: pyte
     serving = threading.Thread(target=server.run)
     serving.start()
     said = {"path": sys.path, "plugins": [], "env_id": "noisy-tv", "options": OPTIONS, "seed": 3, "num_envs": NUM_ENVS}
-    begin = {**said, "attentive": attentive, "shares": [[0, NUM_ENVS]], "core": None}
+    begin = {**said, "busy_wait": busy_wait, "ranges": [[0, NUM_ENVS]], "core": None}
 
     def order(kind: bytes, tree: State = None) -> State:
         ours.sendall(messages.pack(kind, tree))
@@ -111,7 +111,7 @@ def test_a_worker_looks_out_after_steps_alone(attentive: bool, monkeypatch: pyte
         return answer[1]
 
     with ours, theirs:
-        block = map_block(memory, 1, facts_from_state(order(messages.BEGIN, begin)), NUM_ENVS)
+        block = map_arrays(memory, 1, spec_from_state(order(messages.BEGIN, begin)), NUM_ENVS)
         order(messages.MAP)
         order(messages.RESET, {"purpose": ["env"], "steps": 0})
         for kind in (messages.STEPS[0], messages.STEPS[0], messages.SNAPSHOT, messages.STEPS[0]):
@@ -120,8 +120,8 @@ def test_a_worker_looks_out_after_steps_alone(attentive: bool, monkeypatch: pyte
         ours.shutdown(socket.SHUT_WR)
         serving.join()
     os.close(memory)
-    assert len(Recorded.asked) == (3 if attentive else 0)
-    assert all(0 < each <= messages.ATTENTION_SECONDS for each in Recorded.asked)
+    assert len(Recorded.asked) == (3 if busy_wait else 0)
+    assert all(0 < each <= messages.BUSY_WAIT_SECONDS for each in Recorded.asked)
 
 
 def test_a_worker_sleeps_when_nothing_comes() -> None:
@@ -137,10 +137,10 @@ def test_a_worker_sleeps_when_nothing_comes() -> None:
     pool.close()
 
 
-@pytest.mark.parametrize("attentive", [True, False])
-def test_the_pool_looks_out_for_a_step_and_then_sleeps(attentive: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(messages, "GLANCES", 0)
-    pool = noisy_pool(workers=1, attentive=attentive)
+@pytest.mark.parametrize("busy_wait", [True, False])
+def test_the_pool_busy_waits_for_a_step_and_then_sleeps(busy_wait: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(messages, "SHORT_POLLS", 0)
+    pool = noisy_pool(workers=1, busy_wait=busy_wait)
     pool.reset()
     (pid,) = worker_pids(pool)
 
@@ -157,53 +157,53 @@ def test_the_pool_looks_out_for_a_step_and_then_sleeps(attentive: bool, monkeypa
         return used
 
     # On a busy machine some of its two milliseconds are another's, but not each time.
-    orders = actions(BUSY_TRIES if attentive else 3)
-    assert any(used_for(each) > messages.ATTENTION_SECONDS / 2 for each in orders) == attentive
+    orders = actions(BUSY_TRIES if busy_wait else 3)
+    assert any(used_for(each) > messages.BUSY_WAIT_SECONDS / 2 for each in orders) == busy_wait
     pool.close()
 
 
-def test_a_lookout_sees_messages_silence_and_the_end() -> None:
+def test_spin_wait_sees_messages_silence_and_the_end() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        lookout = messages.Lookout(ours)
+        spin_wait = messages.SpinWait(ours)
         begun = time.monotonic()
-        assert not lookout.until(begun + 0.01)
+        assert not spin_wait.wait_until(begun + 0.01)
         assert 0.01 <= time.monotonic() - begun < 1.0
         theirs.sendall(messages.OK)
-        assert lookout.until(0.0), "what is there is seen, however late"
+        assert spin_wait.wait_until(0.0), "what is there is seen, however late"
         assert messages.receive(ours) == (messages.OK, None)
-        lookout = messages.Lookout(ours)
+        spin_wait = messages.SpinWait(ours)
         later = threading.Timer(0.02, theirs.close)
         later.start()
-        assert lookout.until(time.monotonic() + 60.0)
+        assert spin_wait.wait_until(time.monotonic() + 60.0)
         later.join()
         assert messages.receive(ours) is None
 
 
-def test_after_a_lookout_in_vain_come_glances() -> None:
+def test_after_a_miss_spin_wait_polls_once_a_call() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        lookout = messages.Lookout(ours)
-        assert not lookout.until(time.monotonic() + 0.01)
+        spin_wait = messages.SpinWait(ours)
+        assert not spin_wait.wait_until(time.monotonic() + 0.01)
         begun = time.monotonic()
-        assert not any(lookout.until(begun + 60.0) for _ in range(messages.GLANCES - 1))
+        assert not any(spin_wait.wait_until(begun + 60.0) for _ in range(messages.SHORT_POLLS - 1))
         assert time.monotonic() - begun < 1.0
         theirs.sendall(messages.OK)
-        assert lookout.until(begun + 60.0), "a glance sees what is there"
+        assert spin_wait.wait_until(begun + 60.0), "a single poll sees what is there"
         messages.receive(ours)
         begun = time.monotonic()
-        assert not lookout.until(begun + 0.01)
-        assert time.monotonic() - begun >= 0.01, "then it looks out again"
+        assert not spin_wait.wait_until(begun + 0.01)
+        assert time.monotonic() - begun >= 0.01, "then it spins again"
 
 
-def test_attention_needs_a_core_for_everybody_and_one_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_busy_waiting_needs_a_core_for_every_process_and_one_more(monkeypatch: pytest.MonkeyPatch) -> None:
     for count, most in ((1, -1), (2, 0), (3, 1), (16, 14)):
         monkeypatch.setattr("intrigue.envs.pool.config.cores", lambda count=count: list(range(count)))
-        assert [workers for workers in range(20) if can_be_attentive(workers)] == list(range(most + 1))
+        assert [workers for workers in range(20) if can_busy_wait(workers)] == list(range(most + 1))
 
 
-def test_without_workers_there_is_nobody_to_look_out_for() -> None:
-    lone, attentive = (
-        make_pool("noisy-tv", OPTIONS, PoolConfig(NUM_ENVS, workers=0), 3, attentive=each) for each in (False, True)
+def test_without_workers_busy_wait_changes_nothing() -> None:
+    lone, busy_wait = (
+        make_pool("noisy-tv", OPTIONS, PoolConfig(NUM_ENVS, workers=0), 3, busy_wait=each) for each in (False, True)
     )
-    assert trace(lone, pauses=False) == trace(attentive, pauses=False)
+    assert trace(lone, pauses=False) == trace(busy_wait, pauses=False)

@@ -1,4 +1,4 @@
-"""Pools beyond single families: shares of workers, snapshots across them, order of calls, memory, start-up."""
+"""Pools beyond single families: how environments are split, snapshots across them, order of calls, memory, start-up."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intrigue.envs.atari import narrow_kernels
-from intrigue.envs.pool.config import PoolConfig, cores, parts, problems, shares, worker_count
+from intrigue.envs.atari import prefer_avx2_blas
+from intrigue.envs.pool.config import PoolConfig, cores, problems, split_envs, split_range, worker_count
 from intrigue.envs.pool.messages import BARE, OK, STEPS, Inbox, pack
 from intrigue.envs.pool.pool import GroupPool, Pool, make_pool
 from intrigue.envs.pool.worker_process import worker_environment
-from intrigue.envs.pool.workers import Crew
+from intrigue.envs.pool.workers import WorkerGroup
 from intrigue.errors import CheckpointError, ConfigError, RunError
 from intrigue.state import from_bytes, to_bytes
 
@@ -36,8 +36,8 @@ def actions(steps: int, num_envs: int = 5) -> np.ndarray:
 
 
 @given(num_envs=st.integers(1, 200), workers=st.integers(1, 200))
-def test_shares_are_even_and_complete(num_envs: int, workers: int) -> None:
-    parts = shares(num_envs, workers)
+def test_ranges_are_even_and_complete(num_envs: int, workers: int) -> None:
+    parts = split_range(num_envs, workers)
     assert [index for part in parts for index in part] == list(range(num_envs))
     assert max(map(len, parts)) - min(map(len, parts)) <= 1
 
@@ -47,10 +47,10 @@ def test_every_worker_has_some_of_every_group(num_envs: int, workers: int, group
     found = problems(PoolConfig(num_envs=num_envs, workers=workers, groups=groups))
     assert bool(found) == (workers * groups > num_envs)
     if not found:
-        held = parts(num_envs, workers, groups)
+        held = split_envs(num_envs, workers, groups)
         assert len(held) == workers and all(len(each) == groups and all(map(len, each)) for each in held)
         indices = [[i for each in held for i in each[group]] for group in range(groups)]
-        assert [sorted(each) for each in indices] == [list(each) for each in shares(num_envs, groups)]
+        assert [sorted(each) for each in indices] == [list(each) for each in split_range(num_envs, groups)]
         for sizes in (
             [sum(map(len, each)) for each in held],
             *([len(each[g]) for each in held] for g in range(groups)),
@@ -300,9 +300,9 @@ def test_narrow_kernels_only_where_wide_ones_would_be_taken(
 ) -> None:
     file = tmp_path / "cpuinfo"
     monkeypatch.setattr("intrigue.envs.atari.CPUINFO", file)
-    assert narrow_kernels() == {}, "a system that does not tell"
+    assert prefer_avx2_blas() == {}, "a system that does not tell"
     file.write_text(CPUINFO.format(flags, flags))
-    assert narrow_kernels() == expected
+    assert prefer_avx2_blas() == expected
 
 
 def test_variables_of_workers_give_way_to_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -316,8 +316,8 @@ def test_variables_of_workers_give_way_to_the_users(monkeypatch: pytest.MonkeyPa
 def test_workers_stay_on_cores_of_their_own(pin: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     def allowed(workers: int) -> list[set[int]]:
         pool = make_pool("rooms", {}, PoolConfig(num_envs=5, workers=workers, pin=pin), 0)
-        assert isinstance(pool, GroupPool) and isinstance(pool._stepper, Crew)
-        found = [os.sched_getaffinity(remote.pid) for remote in pool._stepper._remotes]
+        assert isinstance(pool, GroupPool) and isinstance(pool._stepper, WorkerGroup)
+        found = [os.sched_getaffinity(worker.pid) for worker in pool._stepper._workers]
         pool.close()
         return found
 

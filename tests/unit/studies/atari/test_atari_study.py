@@ -14,22 +14,22 @@ from intrigue.presets import preset_layer
 from intrigue.run.folder import RunFolder
 from intrigue.scores import ATARI_57, PAPER_26
 from intrigue.studies.atari.paper import GAMES_26
-from intrigue.studies.atari.results import results_of
-from intrigue.studies.atari.study import METHODS, NOMINAL_STEPS, Variant
-from intrigue.studies.common.arm_names import Name, name_of
-from intrigue.studies.common.curves import COLUMNS, Curve, export, gathered, read
-from intrigue.studies.common.verdicts import ordered, reached
+from intrigue.studies.atari.study import ATARI, METHODS, NOMINAL_STEPS, Variant
+from intrigue.studies.common.arm_names import ArmName, name_run
+from intrigue.studies.common.results import compare_runs
+from intrigue.studies.common.run_records import CURVES, LearningCurve, export_curves, gather_records, read_records
+from intrigue.studies.common.verdicts import judge_order, judge_value
 from intrigue.studies.registry import STUDIES
 from report_folders import write_run
 from study_rows import rows_of, table_of
 
-ATARI = ("fig4", "fig5", "fig7", "table2", "table3")
 
-
-def curve(game: str, preset: str, score: float, seed: int = 0, steps: int = NOMINAL_STEPS, changes: str = "") -> Curve:
+def curve(
+    game: str, preset: str, score: float, seed: int = 0, steps: int = NOMINAL_STEPS, changes: str = ""
+) -> LearningCurve:
     """A run that stands at a score from half of its steps on."""
     points = np.array([steps / 4, steps / 2, steps])
-    return Curve(game, Name(preset, changes), seed, points, np.array([np.nan, score, score]))
+    return LearningCurve(game, ArmName(preset, changes), seed, points, np.array([np.nan, score, score]))
 
 
 def at_human(game: str, share: float) -> float:
@@ -40,12 +40,16 @@ def at_human(game: str, share: float) -> float:
 @pytest.fixture(autouse=True)
 def _few_resamples(monkeypatch):
     """Differences here are certain or nil; a tenth of the resamples says so as well."""
-    monkeypatch.setattr("intrigue.scores.aggregate.RESAMPLES", 200)
+    monkeypatch.setattr("intrigue.scores.stats.RESAMPLES", 200)
 
 
-def judge(study: str, curves: list[Curve]):
+def compare_on_atari(curves):
+    return compare_runs(curves, ATARI)
+
+
+def judge(study: str, curves: list[LearningCurve]):
     """The table without its picture, which takes longer than all the rest."""
-    return STUDIES.get(study).cls().judge(results_of(curves))
+    return STUDIES.get(study).cls().judge(compare_on_atari(curves))
 
 
 # --- curves out of folders
@@ -62,9 +66,9 @@ def folder(tmp_path):
 
 
 def test_export_has_the_mean_of_the_last_100_episodes(folder, tmp_path):
-    path = export([folder], tmp_path / "deep" / "curves.csv", every=300)
+    path = export_curves([folder], tmp_path / "deep" / "curves.csv", every=300)
     rows = table_of(path)
-    assert list(rows[0]) == list(COLUMNS)
+    assert list(rows[0]) == list(CURVES.columns)
     assert [int(row["step"]) for row in rows] == [300, 600, 900, 1200, 1500, 1800, 2000], "and the last, always"
     first, third, last = rows[0], rows[2], rows[-1]
     assert (first["game"], first["preset"], first["changes"]) == ("Gopher", "nnm-atari", "")
@@ -77,30 +81,30 @@ def test_export_has_the_mean_of_the_last_100_episodes(folder, tmp_path):
 
 
 def test_export_and_read_agree(folder, tmp_path):
-    (found,) = read(export([folder], tmp_path / "c.csv", every=500))
-    assert (found.game, found.name, found.seed, found.last_step) == ("Gopher", Name("nnm-atari"), 3, 2_000)
+    (found,) = read_records(export_curves([folder], tmp_path / "c.csv", every=500), CURVES)
+    assert (found.task, found.name, found.seed, found.last_step) == ("Gopher", ArmName("nnm-atari"), 3, 2_000)
     assert found.at(999) == 25.5 and found.at(1_000) == np.mean(range(1, 101)) and np.isnan(found.at(499))
-    assert gathered([tmp_path])[0].last_step == 2_000, "a folder of runs is as good as its file"
+    assert gather_records([tmp_path], CURVES)[0].last_step == 2_000, "a folder of runs is as good as its file"
     with pytest.raises(ConfigError, match="each run once"):
-        gathered([tmp_path, tmp_path / "c.csv"])
+        gather_records([tmp_path, tmp_path / "c.csv"], CURVES)
 
 
 def test_before_the_first_episode_there_is_no_score(tmp_path):
     config = resolve(preset_layer("icm-atari"), {"env": "atari/Pong", "steps": 100})
     run = write_run(tmp_path / "run", config, episodes=[(90, -21.0)], bonus=[0.1] * 10, finished=False)
-    (found,) = read(export([run], tmp_path / "c.csv", every=10))
+    (found,) = read_records(export_curves([run], tmp_path / "c.csv", every=10), CURVES)
     assert np.isnan(found.at(80)) and found.at(90) == -21
 
 
 def test_a_run_that_has_only_begun_adds_nothing(folder, tmp_path):
     begun = write_run(tmp_path / "begun", resolve(preset_layer("icm-atari"), {"steps": 100}), bonus=[], step=1)
-    assert [each.seed for each in read(export([begun, folder], tmp_path / "c.csv"))] == [3]
+    assert [each.seed for each in read_records(export_curves([begun, folder], tmp_path / "c.csv"), CURVES)] == [3]
 
 
 def test_only_atari_runs_are_exported(tmp_path):
     run = write_run(tmp_path / "run", resolve({"env": "rooms", "steps": 100}))
     with pytest.raises(ConfigError, match="atari/<Game>"):
-        export([run], tmp_path / "c.csv")
+        export_curves([run], tmp_path / "c.csv")
 
 
 @pytest.mark.parametrize(
@@ -116,7 +120,7 @@ def test_only_atari_runs_are_exported(tmp_path):
 )
 def test_runs_are_named_by_the_nearest_preset(preset, changes, expected):
     config = resolve(preset_layer(preset), {"env": "atari/Krull"}, changes).to_json()
-    assert str(name_of(config)) == expected
+    assert str(name_run(config)) == expected
     if not set(changes) & {"seed", "env.protocol"}:
         assert str(Variant(preset, changes).name) == expected, "a study names its arms as their runs are named"
 
@@ -133,46 +137,46 @@ def test_damaged_files_are_refused_by_line(tmp_path, line, message):
     path = tmp_path / "c.csv"
     path.write_text(f"game,preset,seed,step,return_mean_100\nGopher,nnm-atari,0,20,1\n{line}\n")
     with pytest.raises(ConfigError, match=message):
-        read(path)
+        read_records(path, CURVES)
     path.write_text("game,seed\nGopher,0\n")
     with pytest.raises(ConfigError, match="preset, step, return_mean_100"):
-        read(path)
+        read_records(path, CURVES)
 
 
 # --- scores out of curves
 
 
 def test_runs_are_compared_at_the_shortest_ones_last_step():
-    long = Curve("Pong", Name("nnm-atari"), 0, np.array([10.0, 20.0, 30.0]), np.array([1.0, 2.0, 3.0]))
-    short = Curve("Pong", Name("icm-atari"), 0, np.array([10.0, 20.0]), np.array([5.0, 6.0]))
-    dead = Curve("Pong", Name("icm-atari"), 1, np.array([10.0]), np.array([9.0]))
-    found = results_of([long, short, dead])
+    long = LearningCurve("Pong", ArmName("nnm-atari"), 0, np.array([10.0, 20.0, 30.0]), np.array([1.0, 2.0, 3.0]))
+    short = LearningCurve("Pong", ArmName("icm-atari"), 0, np.array([10.0, 20.0]), np.array([5.0, 6.0]))
+    dead = LearningCurve("Pong", ArmName("icm-atari"), 1, np.array([10.0]), np.array([9.0]))
+    found = compare_on_atari([long, short, dead])
     assert found.step == 20
-    assert found.raw(Name("nnm-atari"), "Pong") == [2.0] and found.raw(Name("icm-atari"), "Pong") == [6.0]
+    assert found.raw(ArmName("nnm-atari"), "Pong") == [2.0] and found.raw(ArmName("icm-atari"), "Pong") == [6.0]
     assert len(found.notes) == 1 and "seed 1" in found.notes[0] and "step 10 of 30" in found.notes[0]
 
 
 def test_a_run_without_a_score_is_named_and_left_out():
-    silent = Curve("Pong", Name("nnm-atari"), 0, np.array([10.0]), np.array([np.nan]))
-    found = results_of([silent, curve("Pong", "icm-atari", 1.0, steps=10)])
-    assert Name("nnm-atari") not in found.scores and "no episode had finished" in found.notes[0]
+    silent = LearningCurve("Pong", ArmName("nnm-atari"), 0, np.array([10.0]), np.array([np.nan]))
+    found = compare_on_atari([silent, curve("Pong", "icm-atari", 1.0, steps=10)])
+    assert ArmName("nnm-atari") not in found.scores and "no episode had finished" in found.notes[0]
     with pytest.raises(ConfigError, match="no run has a score"):
-        results_of([silent])
+        compare_on_atari([silent])
     with pytest.raises(ConfigError, match="no run has a score"):
-        results_of([])
+        compare_on_atari([])
 
 
 def test_small_sizes_are_only_compared_among_themselves():
-    alone = results_of([curve("Pong", "nnm-atari-small", 1.0)])
-    assert alone.small and alone.raw(Name("nnm-atari"), "Pong") == [1.0]
-    mixed = results_of([curve("Pong", "nnm-atari-small", 1.0), curve("Pong", "nnm-atari", 2.0)])
-    assert not mixed.small and mixed.raw(Name("nnm-atari"), "Pong") == [2.0]
+    alone = compare_on_atari([curve("Pong", "nnm-atari-small", 1.0)])
+    assert alone.small and alone.raw(ArmName("nnm-atari"), "Pong") == [1.0]
+    mixed = compare_on_atari([curve("Pong", "nnm-atari-small", 1.0), curve("Pong", "nnm-atari", 2.0)])
+    assert not mixed.small and mixed.raw(ArmName("nnm-atari"), "Pong") == [2.0]
 
 
 def test_small_sizes_decide_nothing(tmp_path):
     levels = {"nnm-atari": 10.0, "disagreement-atari": 2.0, "icm-atari": 2.0}
     curves = [curve("Breakout", preset, level, seed) for preset, level in levels.items() for seed in range(2)]
-    small = [replace(each, name=Name(each.name.preset + "-small")) for each in curves]
+    small = [replace(each, name=ArmName(each.name.preset + "-small")) for each in curves]
     quantity = "Breakout: NNM above Disagreement"
     study = STUDIES.get("table2").cls()
     assert rows_of(study.conclude_from(curves, tmp_path))[quantity].verdict == "PASS"
@@ -180,17 +184,19 @@ def test_small_sizes_decide_nothing(tmp_path):
 
 
 def test_rules_of_judgement():
-    assert [ordered(each) for each in ((0.1, 1), (-1, -0.1), (-1, 1), None)] == ["PASS", "FAIL", "SHORT", "SHORT"]
-    assert ordered((2, 3), above=2) == "SHORT" and ordered((2.1, 3), above=2) == "PASS"
-    assert reached((0.5, 1.0), 1.0, nominal=False) == "PASS" and reached((2, 3), 1.0, nominal=True) == "PASS"
-    assert reached((0.5, 0.9), 1.0, nominal=True) == "FAIL" and reached((0.5, 0.9), 1.0, nominal=False) == "SHORT"
-    assert reached(None, 0.0, nominal=True) == "SHORT"
+    assert [judge_order(each) for each in ((0.1, 1), (-1, -0.1), (-1, 1), None)] == ["PASS", "FAIL", "SHORT", "SHORT"]
+    assert judge_order((2, 3), above=2) == "SHORT" and judge_order((2.1, 3), above=2) == "PASS"
+    assert judge_value((0.5, 1.0), 1.0, nominal=False) == "PASS" and judge_value((2, 3), 1.0, nominal=True) == "PASS"
+    assert (
+        judge_value((0.5, 0.9), 1.0, nominal=True) == "FAIL" and judge_value((0.5, 0.9), 1.0, nominal=False) == "SHORT"
+    )
+    assert judge_value(None, 0.0, nominal=True) == "SHORT"
 
 
 # --- tables
 
 
-def all_games(shares: dict[str, float], seeds: int = 2, steps: int = NOMINAL_STEPS) -> list[Curve]:
+def all_games(shares: dict[str, float], seeds: int = 2, steps: int = NOMINAL_STEPS) -> list[LearningCurve]:
     """Every game of Table 2 at a share of the human score, seeds a thousandth of it apart."""
     return [
         curve(game, METHODS[label].preset, at_human(game, share + seed / 1_000), seed, steps)
@@ -341,7 +347,7 @@ def test_wrong_use_is_explained(capsys, tmp_path, monkeypatch, arguments, messag
 
 def test_table_from_files_of_the_command(capsys, tmp_path, monkeypatch, folder):
     monkeypatch.chdir(tmp_path)
-    export([folder], "one.csv")
+    export_curves([folder], "one.csv")
     assert RunFolder(folder).config.exists()
     assert main(["reproduce", "table2", "--from", "one.csv", "--out", "out"]) == 0
     printed = capsys.readouterr().out

@@ -23,7 +23,7 @@ ATARI = ("fig4", "fig5", "fig7", "table2", "table3")
 @pytest.fixture(autouse=True)
 def _few_resamples(monkeypatch):
     """Differences here are certain or nil; a tenth of the resamples says so as well."""
-    monkeypatch.setattr("intrigue.scores.aggregate.RESAMPLES", 200)
+    monkeypatch.setattr("intrigue.scores.stats.RESAMPLES", 200)
 
 
 # --- plans
@@ -32,20 +32,20 @@ def _few_resamples(monkeypatch):
 @pytest.mark.parametrize("study", ATARI)
 def test_every_plan_is_within_its_budget(study, tmp_path):
     plan = STUDIES.get(study).cls()
-    for rung, budget in plan.budgets.items():
-        arms = [arm for arm in plan.arms() if arm.rung == rung]
-        variants = len(plan.variants) - len(plan.rungs[rung].skipped)
-        assert len(arms) == len({arm.label for arm in arms}) == len(plan.rungs[rung].games) * variants
+    for level, budget in plan.budgets.items():
+        arms = [arm for arm in plan.arms() if arm.level == level]
+        variants = len(plan.variants) - len(plan.levels[level].skipped)
+        assert len(arms) == len({arm.label for arm in arms}) == len(plan.levels[level].games) * variants
         config = arms[-1].config(budget, 0)
-        assert config.pool.num_envs == (8 if rung == "smoke" else 128)
+        assert config.pool.num_envs == (8 if level == "smoke" else 128)
         assert budget.jobs == 1, "a run takes every core"
-        if rung == "hour":
+        if level == "hour":
             total = len(arms) * budget.seeds * budget.steps
             assert 0.9 * 54e6 < total <= 54.5e6, "an hour at 15,000 steps a second"
-    assert plan.rungs["smoke"].games == SMOKE.games, "of others no episode ends so soon"
+    assert plan.levels["smoke"].games == SMOKE.games, "of others no episode ends so soon"
     assert (plan.budgets["full"].steps, plan.budgets["full"].seeds) == (NOMINAL_STEPS, 3)
     jobs = make_plan(plan, plan.budgets["smoke"], tmp_path)
-    assert 3 <= len({job.folder for job in jobs}) == len(jobs) <= 6, "one game, one seed, no other rung"
+    assert 3 <= len({job.folder for job in jobs}) == len(jobs) <= 6, "one game, one seed, no other level"
 
 
 def test_noise_is_the_only_thing_that_differs():

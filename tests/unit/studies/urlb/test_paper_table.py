@@ -28,7 +28,7 @@ def cells_of(board):
 
 
 def boards_of(runs):
-    return dict(zip(DOMAINS, judge("table4", runs).boards, strict=True))
+    return dict(zip(DOMAINS, judge("table4", runs).paper_tables, strict=True))
 
 
 def test_all_twelve_tasks_and_all_published_columns_whatever_was_run():
@@ -107,9 +107,9 @@ def test_laptop_sizes_are_said():
 
 
 def test_a_window_of_80_characters_has_room(capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("EVALUATIONS.columns", "80")
     told = judge("table4", [tuning("jaco_reach_top_left", "NNM", 0.5, changes="pool.num_envs=8")])
-    show("Table 4", "from files", Conclusion("headline", [], boards=told.boards))
+    show("Table 4", "from files", Conclusion("headline", [], paper_tables=told.paper_tables))
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 80
     assert any("112 ± 57" in line and "137 ± 18" in line for line in lines)

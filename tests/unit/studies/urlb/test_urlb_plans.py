@@ -16,16 +16,16 @@ from intrigue.presets import preset_layer
 from intrigue.run.folder import RunFolder, mark_done
 from intrigue.studies import engine
 from intrigue.studies.base import Arm, Budget, Conclusion
+from intrigue.studies.common.run_records import EVALUATIONS, export_evaluations, gather_records
 from intrigue.studies.registry import STUDIES
 from intrigue.studies.urlb.methods import METHODS, RUN_BY_PAPER
-from intrigue.studies.urlb.runs import export, gathered
 from study_rows import TUNED, rows_of, write_tuned
 
 
 @pytest.fixture(autouse=True)
 def _few_resamples(monkeypatch):
     """Differences here are certain or nil; a tenth of the resamples says so as well."""
-    monkeypatch.setattr("intrigue.scores.aggregate.RESAMPLES", 200)
+    monkeypatch.setattr("intrigue.scores.stats.RESAMPLES", 200)
 
 
 # --- plans
@@ -34,9 +34,9 @@ def _few_resamples(monkeypatch):
 @pytest.mark.parametrize("study", ["table4", "fig6"])
 def test_plans_share_pretrainings(study, tmp_path):
     plan = STUDIES.get(study).cls()
-    for rung, wanted in plan.rungs.items():
-        budget = plan.budgets[rung]
-        jobs = engine.make_plan(plan, Budget(budget.steps, 1, rung), tmp_path)
+    for level, wanted in plan.levels.items():
+        budget = plan.budgets[level]
+        jobs = engine.make_plan(plan, Budget(budget.steps, 1, level), tmp_path)
         trained = [job for job in jobs if job.before is None and job.arm.steps == 0]
         tuned = [job for job in jobs if job.before is not None]
         methods = [method for method in wanted.methods if method != "scratch"]
@@ -50,7 +50,7 @@ def test_plans_share_pretrainings(study, tmp_path):
             assert after.env_id.startswith(before.env_id + "_") and after.reward_name == before.reward_name
             assert max(before.run.snapshots) == before.run.steps == wanted.pretrain
             assert after.run.steps == wanted.finetune
-    assert (plan.rungs["full"].pretrain, plan.rungs["full"].finetune) == (2_000_000, 100_000)
+    assert (plan.levels["full"].pretrain, plan.levels["full"].finetune) == (2_000_000, 100_000)
     smoke = engine.make_plan(plan, plan.budgets["smoke"], tmp_path)
     assert len(smoke) <= 17 and smoke[0].arm.config(plan.budgets["smoke"], 0).run.device == "cpu"
 
@@ -221,25 +221,26 @@ def test_seeds_together_from_the_first_step_to_the_table(tmp_path, monkeypatch, 
     assert Command.begun == ["train", "finetune", "resume"]
     assert (tuned.runs[0] / "DONE").read_bytes() == kept and not tuned.unfinished
     # What reads results finds both, named by the pre-training they lie beside.
-    by_folder = csv.DictReader(export([tuned.folder, before.folder], tmp_path / "a.csv").read_text().splitlines())
-    rows = list(by_folder)
+    by_folder = export_evaluations([tuned.folder, before.folder], tmp_path / "a.csv")
+    rows = list(csv.DictReader(by_folder.read_text().splitlines()))
     assert [(row["seed"], row["snapshot_frames"], row["finetune_frames"]) for row in rows] == [
         ("0", "30", "25"),
         ("1", "30", "25"),
     ]
     assert all("curiosity.int_coef=2" in row["changes"] for row in rows)
-    assert {run.seed: float(run.returns[-1]) for run in gathered([tmp_path / "runs"])} == {
+    assert {run.seed: float(run.returns[-1]) for run in gather_records([tmp_path / "runs"], EVALUATIONS)} == {
         int(row["seed"]): float(row["return_mean"]) for row in rows
     }
     monkeypatch.chdir(tuned.folder)
-    assert export(["seed-0", "seed-1"], tmp_path / "b.csv").read_bytes() == (tmp_path / "a.csv").read_bytes()
+    by_seed = export_evaluations(["seed-0", "seed-1"], tmp_path / "b.csv")
+    assert by_seed.read_bytes() == by_folder.read_bytes()
     capsys.readouterr()
 
 
 def test_seeds_that_are_being_made_are_not_read(tmp_path):
     write_tuned(tmp_path / "tuned" / "seed-0", "nnm-urlb", "walker_run", [(1500, 10.0)], **TUNED)
     write_tuned(tmp_path / ".tuned.new" / "seed-0", "nnm-urlb", "walker_run", [(1500, 20.0)], **TUNED)
-    assert [float(run.returns[-1]) for run in gathered([tmp_path])] == [10.0]
+    assert [float(run.returns[-1]) for run in gather_records([tmp_path], EVALUATIONS)] == [10.0]
 
 
 def test_conclude_reads_the_runs_of_the_plan(tmp_path):

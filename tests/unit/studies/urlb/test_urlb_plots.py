@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from intrigue.scores.urlb_published import tasks_of
+from intrigue.studies.common import plots as common_plots
 from intrigue.studies.fig6 import TASKS
 from intrigue.studies.urlb import plots
-from intrigue.studies.urlb.results import tuned_results
+from intrigue.studies.urlb.results import compare_finetunings
 from study_rows import rows_of
 from urlb_rows import judge, tuning, world
 
@@ -16,14 +17,14 @@ from urlb_rows import judge, tuning, world
 def figures(monkeypatch):
     """Those that are drawn, instead of files."""
     drawn = []
-    monkeypatch.setattr(plots, "_written", lambda figure, *_: drawn.append(figure) or [])
+    monkeypatch.setattr(common_plots, "write_picture", lambda figure, *_: drawn.append(figure) or [])
     return drawn
 
 
 def test_long_names_stay_within_the_picture(tmp_path, figures):
     changes = "agent.batch=128 agent.capacity=50000 agent.hidden=256 agent.learning_starts=1000 reward.hidden=256"
     runs = [tuning("walker_run", "NNM", 0.5), tuning("walker_run", "NNM", 0.4, changes=changes)]
-    plots.draw_scores(tuned_results(runs), tmp_path, "Table 4")
+    plots.draw_scores(compare_finetunings(runs), tmp_path, "Table 4")
     [figure] = figures
     figure.draw_without_rendering()
     [axes] = figure.axes
@@ -59,12 +60,12 @@ def test_a_domain_that_methods_do_not_share_has_means_of_its_own():
 
 
 def test_pictures_of_unlike_domains(tmp_path, figures):
-    results = tuned_results(unlike_domains())
+    results = compare_finetunings(unlike_domains())
     plots.draw_scores(results, tmp_path, "Table 4")
-    plots.draw_tunings(results, TASKS, ("APT", "NNM"), tmp_path, "Figure 6")
+    plots.draw_finetunings(results, TASKS, ("APT", "NNM"), tmp_path, "Figure 6")
     means, curves = figures[:2]
     part = [run for run in unlike_domains() if run.task != "jaco_reach_top_left"]
-    plots.draw_scores(tuned_results(part), tmp_path, "Table 4")
+    plots.draw_scores(compare_finetunings(part), tmp_path, "Table 4")
     assert len(figures.pop().axes) == 2, "where nobody has all tasks, nothing of ours could be shown"
     titles = [axes.get_title(loc) for axes in means.axes for loc in ("left", "center") if axes.get_title(loc)]
     assert titles == ["walker, 4 tasks", "quadruped, 4 tasks", "jaco, 4 tasks"]
@@ -80,6 +81,6 @@ def test_pictures_of_unlike_domains(tmp_path, figures):
 
 def test_published_scores_stand_beside_several_environments_if_they_are_all_there_is(tmp_path, figures):
     runs = [tuning(task, "NNM", 0.2, changes="pool.num_envs=8") for task in tasks_of("jaco")]
-    plots.draw_scores(tuned_results(runs), tmp_path, "Table 4")
+    plots.draw_scores(compare_finetunings(runs), tmp_path, "Table 4")
     [axes] = figures[0].axes
     assert [line.get_marker() for line in axes.lines if line.get_marker() != "None"] == ["D", "o"]

@@ -7,8 +7,8 @@ import pytest
 
 from intrigue.scores.normalized import EXPERTS
 from intrigue.scores.urlb_published import PAPER_12, shares, tasks_of
+from intrigue.studies.common.run_records import EVALUATIONS, gather_records
 from intrigue.studies.urlb.recheck import recheck_table4
-from intrigue.studies.urlb.runs import gathered
 from places import ROOT
 from study_rows import rows_of
 from urlb_rows import judge
@@ -18,7 +18,7 @@ RESULTS = ROOT / "results" / "urlb-h200.csv"
 
 
 def test_the_documentation_quotes_our_runs():
-    found = rows_of(judge("table4", gathered([RESULTS])))
+    found = rows_of(judge("table4", gather_records([RESULTS], EVALUATIONS)))
     for task in tasks_of("walker"):
         cells = [found[f"{task}: {label}"].ours for label in ("scratch", "NNM")]
         order = found[f"{task}: NNM above scratch"]
@@ -30,7 +30,7 @@ def test_the_documentation_quotes_our_runs():
 
 
 def test_the_documentation_quotes_our_runs_of_one_seed():
-    runs = gathered([RESULTS])
+    runs = gather_records([RESULTS], EVALUATIONS)
     presets = ("disagreement-urlb", "apt-urlb", "nnm-ensemble-urlb", "nnmc-urlb", "nnm-urlb")
     first = {
         (run.name.preset, run.task): run.returns[-1] for run in runs if run.seed == 0 and run.snapshot == 2_000_000
@@ -46,7 +46,7 @@ def test_the_documentation_quotes_our_runs_of_one_seed():
 
 @pytest.mark.parametrize(("domain", "label"), [("quadruped", "NNM"), ("jaco", "NNM, 8 environments")])
 def test_the_documentation_quotes_our_runs_of_shorter_pretrainings(domain, label):
-    found = rows_of(judge("table4", gathered([RESULTS])))
+    found = rows_of(judge("table4", gather_records([RESULTS], EVALUATIONS)))
     for task in tasks_of(domain):
         assert f"| `{task}` | {found[f'{task}: {label}'].ours} | {PAPER_12['NNM'][task]} | {EXPERTS[task]:g} |" in PAGE
     mean = found[f"mean, {label}, {domain}"]

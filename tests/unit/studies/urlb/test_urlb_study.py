@@ -13,12 +13,12 @@ from intrigue.cli import main
 from intrigue.errors import ConfigError
 from intrigue.scores.normalized import EXPERTS
 from intrigue.scores.urlb_published import PAPER_12, PAPER_BOLD, RERUN, RERUN_TASKS, TASKS_12, shares, tasks_of
-from intrigue.studies.common.arm_names import Name
-from intrigue.studies.fig6 import TASKS, all_the_way, comparable
+from intrigue.studies.common.arm_names import ArmName
+from intrigue.studies.common.run_records import EVALUATIONS, LearningCurve
+from intrigue.studies.fig6 import TASKS, area_under_curves, judge_ratio
 from intrigue.studies.registry import STUDIES
 from intrigue.studies.urlb.methods import METHODS, RIVALS, label_of, method_of
-from intrigue.studies.urlb.results import tuned_results
-from intrigue.studies.urlb.runs import COLUMNS, Tuning
+from intrigue.studies.urlb.results import compare_finetunings, is_nominal
 from study_rows import LINE, rows_of
 from urlb_rows import judge, tuning, world
 
@@ -26,7 +26,7 @@ from urlb_rows import judge, tuning, world
 @pytest.fixture(autouse=True)
 def _few_resamples(monkeypatch):
     """Differences here are certain or nil; a tenth of the resamples says so as well."""
-    monkeypatch.setattr("intrigue.scores.aggregate.RESAMPLES", 200)
+    monkeypatch.setattr("intrigue.scores.stats.RESAMPLES", 200)
 
 
 # --- what is published
@@ -65,14 +65,14 @@ def test_only_the_longest_pretraining_of_a_domain_counts():
         tuning("jaco_reach_top_left", "APT", 0.3, snapshot=500_000),
         tuning("walker_run", "scratch", 0.1),
     ]
-    found = tuned_results(runs)
+    found = compare_finetunings(runs)
     assert found.snapshots == {"walker": 2_000_000, "jaco": 500_000}
     assert found.raw(METHODS["APT"].name, "walker_run") == []
     assert found.raw(METHODS["APT"].name, "jaco_reach_top_left") and found.raw(METHODS["scratch"].name, "walker_run")
     assert found.notes == [
         "Left out: 1 run of apt-urlb on walker, fine-tuned from 500,000 frames: the table is of 2,000,000."
     ]
-    assert found.nominal(["walker_run"]) and not found.nominal(["walker_run", "jaco_reach_top_left"])
+    assert is_nominal(found, ["walker_run"]) and not is_nominal(found, ["walker_run", "jaco_reach_top_left"])
 
 
 def test_runs_are_read_at_the_shortest_ones_last_evaluation():
@@ -81,29 +81,29 @@ def test_runs_are_read_at_the_shortest_ones_last_evaluation():
         tuning("walker_run", "APT", 0.4, frames=60_000),
         tuning("walker_run", "scratch", 0.4, frames=20_000),
     ]
-    found = tuned_results(runs)
-    assert found.frames == 60_000
+    found = compare_finetunings(runs)
+    assert found.step == 60_000
     assert found.raw(METHODS["NNM"].name, "walker_run") == [0.25 * 796], "its evaluation at 50,000"
     assert "scratch-urlb on walker_run, seed 0, which stopped at frame 20,000 of 100,000" in found.notes[0]
     with pytest.raises(ConfigError, match="no run has a score"):
-        tuned_results([])
+        compare_finetunings([])
 
 
 def test_no_run_is_read_after_the_frames_of_urlb(tmp_path):
     """A control that learned on to 500,000 frames neither hides those that did not, nor counts with what it became."""
     marks = np.array([50_000, 100_000, 500_000])
-    on = Tuning("walker_run", METHODS["scratch"].name, 0, 0, marks, np.array([10.0, 20.0, 700.0]))
-    late = Tuning("walker_flip", METHODS["scratch"].name, 0, 0, np.array([150_000.0]), np.array([300.0]))
-    found = tuned_results([on, late, tuning("walker_run", "NNM", 0.5)])
-    assert found.frames == 100_000
+    on = LearningCurve("walker_run", METHODS["scratch"].name, 0, marks, np.array([10.0, 20.0, 700.0]))
+    late = LearningCurve("walker_flip", METHODS["scratch"].name, 0, np.array([150_000.0]), np.array([300.0]))
+    found = compare_finetunings([on, late, tuning("walker_run", "NNM", 0.5)])
+    assert found.step == 100_000
     assert found.raw(METHODS["scratch"].name, "walker_run") == [20.0]
     assert found.raw(METHODS["NNM"].name, "walker_run") == [0.5 * 796]
     assert found.notes == [
         "Left out: scratch-urlb on walker_flip, seed 0, which was first evaluated at frame 150,000, after 100,000."
     ]
-    assert max(run.last for run in found.runs) == 100_000, "curves end there too"
+    assert max(run.last_step for run in found.runs) == 100_000, "curves end there too"
     with pytest.raises(ConfigError, match="within its first 100,000 frames"):
-        tuned_results([late])
+        compare_finetunings([late])
 
 
 # --- table 4
@@ -190,11 +190,11 @@ def test_several_environments_are_said_wherever_a_score_is(tmp_path):
 
 
 def test_names_in_words():
-    assert label_of(Name("nnm-urlb")) == "NNM"
-    assert label_of(Name("nnm-urlb", "pool.num_envs=8")) == "NNM, 8 environments"
-    both = Name("nnm-urlb", "agent.n_step=3 pool.num_envs=8 reward.n=4")
+    assert label_of(ArmName("nnm-urlb")) == "NNM"
+    assert label_of(ArmName("nnm-urlb", "pool.num_envs=8")) == "NNM, 8 environments"
+    both = ArmName("nnm-urlb", "agent.n_step=3 pool.num_envs=8 reward.n=4")
     assert label_of(both) == "nnm-urlb agent.n_step=3 reward.n=4, 8 environments"
-    assert method_of(both) is None and method_of(Name("apt-urlb", "pool.num_envs=2")) is METHODS["APT"]
+    assert method_of(both) is None and method_of(ArmName("apt-urlb", "pool.num_envs=2")) is METHODS["APT"]
 
 
 def test_small_sizes_decide_nothing(tmp_path):
@@ -234,18 +234,18 @@ def test_fig6_judges_what_the_text_says(tmp_path):
     assert (rows["all the way: NNM to APT"].ours, rows["all the way: NNM to APT"].verdict) == ("1.14×", "PASS")
     assert rows["result: NNM above APT"].verdict == "PASS"
     assert rows["walker_flip: NNM above APT"].paper == "825 to 653"
-    area = all_the_way(tuned_results(runs), "NNM", TASKS)
+    area = area_under_curves(compare_finetunings(runs), "NNM", TASKS)
     assert area.shape == (2, 6) and area[0] == pytest.approx(0.6), "the mean of 0.4 and 0.8"
     part = rows_of(judge("fig6", [run for run in runs if run.task != "walker_run"]))
     assert part["result: NNM above APT"].verdict == "SHORT" and part["walker_flip: NNM above APT"].verdict == "PASS"
     none = judge("fig6", world({"APT": 0.5}, TASKS))
     assert "nothing to compare yet" in none.headline
-    [png, _] = STUDIES.get("fig6").cls().draw(tuned_results(runs[:4]), tmp_path)
+    [png, _] = STUDIES.get("fig6").cls().draw(compare_finetunings(runs[:4]), tmp_path)
     assert png.read_bytes()[:4] == b"\x89PNG"
 
 
 def test_comparable_is_a_ratio_near_one():
-    assert [comparable(each) for each in ((0.8, 1.25), (1.3, 1.5), (0.5, 0.79), (0.7, 1.0), None)] == [
+    assert [judge_ratio(each) for each in ((0.8, 1.25), (1.3, 1.5), (0.5, 0.79), (0.7, 1.0), None)] == [
         "PASS", "FAIL", "FAIL", "SHORT", "SHORT",
     ]  # fmt: skip
 
@@ -280,7 +280,7 @@ def test_recheck_says_what_follows_from_the_columns(capsys):
 
 def test_table_from_a_file_of_the_command(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    Path("x.csv").write_text("\n".join([",".join(COLUMNS), LINE.format(100_000, 500), ""]))
+    Path("x.csv").write_text("\n".join([",".join(EVALUATIONS.columns), LINE.format(100_000, 500), ""]))
     assert main(["reproduce", "table4", "--from", "x.csv", "--out", "out"]) == 0
     assert "Missing: 11 of 12 tasks" in " ".join(capsys.readouterr().out.split())
     assert {"scores.png", "scores.svg", "scores.csv", "table.csv", "words.txt"} == {

@@ -1,6 +1,6 @@
-"""Faults while processes look out for each other: named, late and ended as when they sleep.
+"""Faults while processes busy-wait for each other: named, timed out and ended as when they sleep.
 
-Attention lasts a minute here on both sides, so that whatever happens, happens while somebody looks out.
+Both sides busy-wait for a minute here, so that whatever happens, happens during a busy wait.
 """
 
 from __future__ import annotations
@@ -39,22 +39,22 @@ from intrigue.seeding import derive_seed
 
 __all__ = ["_nothing_stays_behind"]
 
-ATTENTION_SECONDS = 60.0
+BUSY_WAIT_SECONDS = 60.0
 LIMIT_SECONDS = 1.0
 STARING = f"""
 from intrigue.envs.pool import messages
-setattr(messages, "ATTENTION_SECONDS", {ATTENTION_SECONDS})
+setattr(messages, "BUSY_WAIT_SECONDS", {BUSY_WAIT_SECONDS})
 """
 
 
 @pytest.fixture(scope="module")
 def plugin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The faulty environment, in whose worker attention lasts; in this process it does too."""
+    """The faulty environment, whose worker busy-waits for a minute; this process does too."""
     path = tmp_path_factory.mktemp("staring") / "staring_env.py"
     path.write_text(PLUGIN.read_text().replace('"faulty"', '"staring"') + STARING)
     before = list(ENVS._extra_files)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(messages, "ATTENTION_SECONDS", ATTENTION_SECONDS)
+        patch.setattr(messages, "BUSY_WAIT_SECONDS", BUSY_WAIT_SECONDS)
         yield path
     ENVS._extra_files[:] = before
 
@@ -62,7 +62,7 @@ def plugin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def staring_pool(plugin: Path, mode: str, groups: int = 1) -> Pool:
     cfg = PoolConfig(NUM_ENVS, 2, groups, step_timeout_seconds=LIMIT_SECONDS, start_timeout_seconds=20.0)
     given = {"mode": mode, "victim": derive_seed(SEED, "env", VICTIM), "at": AT_STEP}
-    return make_pool("staring", given, cfg, SEED, [plugin], attentive=True)
+    return make_pool("staring", given, cfg, SEED, [plugin], busy_wait=True)
 
 
 FAULTS = [
@@ -90,7 +90,7 @@ def test_a_fault_in_a_step_is_named(plugin: Path, mode: str, groups: int, text: 
 @pytest.mark.parametrize(
     ("number", "text"), [(signal.SIGSTOP, "no answer within 1 seconds"), (signal.SIGKILL, "was killed by SIGKILL")]
 )
-def test_a_worker_stopped_or_killed_while_it_looks_out(plugin: Path, number: signal.Signals, text: str) -> None:
+def test_a_worker_stopped_or_killed_while_it_busy_waits(plugin: Path, number: signal.Signals, text: str) -> None:
     before = children()
     pool = staring_pool(plugin, "none")
     run_on(pool)
@@ -101,7 +101,7 @@ def test_a_worker_stopped_or_killed_while_it_looks_out(plugin: Path, number: sig
     assert time.monotonic() - begun < 3 * LIMIT_SECONDS
 
 
-def test_a_worker_that_looks_out_takes_other_orders_and_closes(plugin: Path) -> None:
+def test_a_worker_that_busy_waits_answers_other_requests_and_closes(plugin: Path) -> None:
     pool = staring_pool(plugin, "none")
     run_on(pool)
     assert [state["blob"].nbytes for state in pool.snapshot()["envs"]] == [2_400_000] * NUM_ENVS
@@ -112,10 +112,10 @@ def test_a_worker_that_looks_out_takes_other_orders_and_closes(plugin: Path) -> 
 
 
 @pytest.mark.parametrize("where", ["main", "thread"])
-def test_workers_that_look_out_go_with_a_killed_parent(plugin: Path, tmp_path: Path, where: str) -> None:
+def test_workers_that_busy_wait_end_with_a_killed_parent(plugin: Path, tmp_path: Path, where: str) -> None:
     """From the main thread the kernel ends them; from another, they notice it themselves."""
     script = tmp_path / "parent.py"
-    text = PARENT.replace('"faulty"', '"staring"').replace("[plugin])", "[plugin], attentive=True)")
+    text = PARENT.replace('"faulty"', '"staring"').replace("[plugin])", "[plugin], busy_wait=True)")
     script.write_text(text.replace(".reset()\n", ".reset()\npools[0].step(np.zeros(5, dtype=np.int64))\n"))
     command = [sys.executable, str(script), str(plugin), "idle", where]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as parent:
@@ -126,6 +126,6 @@ def test_workers_that_look_out_go_with_a_killed_parent(plugin: Path, tmp_path: P
         before = [time.clock_gettime((~pid << 3) | 2) for pid in workers]
         time.sleep(0.3)
         used = [time.clock_gettime((~pid << 3) | 2) - each for pid, each in zip(workers, before, strict=True)]
-        assert min(used) > 0.02, "they look out"
+        assert min(used) > 0.02, "they busy-wait"
         parent.kill()
     assert wait_until(lambda: not any(alive(pid) for pid in workers))
