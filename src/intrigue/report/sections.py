@@ -66,7 +66,7 @@ class Section:
 
 
 def make_section(task: Task, given: Sequence[Path], prefix: str) -> Section:
-    """The section of one task; drawing needs `charts.drawing()` around it."""
+    """The section of one task; drawing needs `charts.use_style()` around it."""
     maps, extra = _maps(task, prefix)
     return Section(
         env_id=escape_unprintable(task.env_id),

@@ -100,9 +100,9 @@ def test_fine_tunings_wait_for_their_pretraining(tmp_path, monkeypatch):
     plan = engine.make_plan(Two(), Budget(10, 1), tmp_path)
     assert [job.arm.label for job in plan] == ["pre", "run", "stand", "alone"]
     assert plan[1].before is plan[0] and plan[2].before is plan[0]
-    engine.complete(plan, Budget(10, 1), 8, lambda text: None)
+    engine.run_all(plan, Budget(10, 1), 8, lambda text: None)
     assert launched.order == ["pre", "alone", "run", "stand"]
-    engine.complete(plan, Budget(10, 1), 8, lambda text: None)
+    engine.run_all(plan, Budget(10, 1), 8, lambda text: None)
     assert len(launched.order) == 4, "what is finished is not repeated"
 
 
@@ -112,7 +112,7 @@ def test_a_failed_pretraining_fails_what_needs_it_and_no_more(tmp_path, monkeypa
     monkeypatch.setattr(engine, "POLL_SECONDS", 0.0)
     plan = engine.make_plan(Two(), Budget(10, 1), tmp_path)
     with pytest.raises(RunError, match="3 of 4 runs failed") as caught:
-        engine.complete(plan, Budget(10, 1), 1, lambda text: None)
+        engine.run_all(plan, Budget(10, 1), 1, lambda text: None)
     assert launched.order == ["pre", "alone"]
     assert "why it failed" in str(caught.value) and "stand, seed 0: its pre-training failed" in str(caught.value)
 
@@ -171,11 +171,11 @@ def test_seeds_that_were_done_before_others_failed_are_kept(tmp_path, monkeypatc
     budget = Budget(10, 3, together=True)
     plan = engine.make_plan(Two(), budget, tmp_path)
     with pytest.raises(RunError, match="8 of 12 runs failed; the others are kept") as caught:
-        engine.complete(plan, budget, 1, said.append)
+        engine.run_all(plan, budget, 1, said.append)
     assert "pre, seeds 0 to 2: exit code 3. why it failed" in str(caught.value)
     assert "stand, seeds 0 to 2: its pre-training failed" in str(caught.value)
     launched.codes.clear()
-    engine.complete(plan, budget, 1, said.append)
+    engine.run_all(plan, budget, 1, said.append)
     assert launched.order == ["pre", "alone", "pre", "run", "stand"]
     assert "4 of 12 runs are finished already" in said
 
