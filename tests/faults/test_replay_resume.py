@@ -17,7 +17,7 @@ from intrigue.run.driver import resume, start
 from intrigue.run.logging.csv_files import read_metrics
 
 KILLS = (6, pytest.param(20, marks=pytest.mark.slow))
-STEPS = 900
+STEPS = 660
 # The ring comes round twice; every checkpoint finds chunks it knows, new ones, and some that are gone.
 REPLAY = {
     **{key: value for key, value in TINY.items() if not key.startswith("reward.")},
@@ -100,7 +100,7 @@ def test_only_the_rows_since_the_last_checkpoint_are_written(calm):
 
 def test_a_damaged_chunk_is_named_and_resume_falls_back_to_the_same_end(tmp_path, calm, capsys):
     out = tmp_path / "run"
-    start(resolve({**REPLAY, "steps": 750}), out=out, quiet=True)
+    start(resolve({**REPLAY, "steps": 600}), out=out, quiet=True)
     newest = max((out / "checkpoints" / "chunks").iterdir())
     content = bytearray(newest.read_bytes())
     content[len(content) // 2] ^= 1
