@@ -109,10 +109,7 @@ CASES = {
 }
 
 # Not in "each": other sizes of the same kernels, which take two thirds of the time.
-OTHER_SIZES = {
-    "trunk 128 to 1024", "trunk 24 to 512, exact", "narrow 1024 to 1", "narrow 256 to 15", "narrow 128 to 6",
-    "narrow 32 to 6", "nuclear 32 x 40",
-}  # fmt: skip
+OTHER_SIZES = (" 128 to 1024", " 24 to 512, exact", " 1024 to 1", " 256 to 15", " 128 to 6", " 32 to 6", " 32 x 40")
 
 
 def spilled(kernel, kind: int) -> int:
@@ -143,7 +140,7 @@ def main(kinds: str, cases: str, file: str) -> None:
         for kind in map(int, kinds.split(",")):
             driver.set_active(Absent(kind))
             for case, launch in CASES.items():
-                if cases == "each" and case in OTHER_SIZES:
+                if cases == "each" and case.endswith(OTHER_SIZES):
                     continue
                 at.update(kind=kind, case=case)
                 try:

@@ -1,4 +1,4 @@
-"""Every Triton kernel compiles for the GPUs that people have, within the memory it says it needs. No GPU is needed."""
+"""Every Triton kernel compiles for common GPUs, within the shared memory it declares. No GPU is needed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from interpreted import found_by
 
 HOPPER = 90
 KINDS = (75, 80, 86, 89, HOPPER, 100, 120)  # Turing to Blackwell, by NVIDIA's numbers of their instruction sets
-EVERYWHERE = 48 * 1024  # bytes of shared memory that a program has on any GPU without asking
+EVERYWHERE = 48 * 1024  # bytes of shared memory that every GPU gives a program by default
 MOST_SPILLED = 96  # bytes a lane, as `first_layer_kernels` says
 SOURCE = Path(intrigue.__file__).parent
 
@@ -21,12 +21,12 @@ pytestmark = pytest.mark.xdist_group("kernels compiled")
 
 
 def compiled_for(kinds, cases, tmp_path_factory):
-    """What kernels need on GPUs of these kinds: at "all" sizes, or "each" kernel at one or two."""
+    """The resources of kernels on GPUs of these kinds: at "all" sizes, or of "each" kernel at one or two."""
     return json.loads(found_by("kernels_compiled.py", tmp_path_factory, ",".join(map(str, kinds)), cases).read_text())
 
 
 def check(found, kinds):
-    """Each compiles, and fits where it is launched: trunks ask for the device's memory first, the others do not."""
+    """Each compiles, and fits where it is launched: first layers check the device's memory first, the others do not."""
     from intrigue.ops import first_layer_kernels  # not at the top: Triton is published for Linux only
 
     assert not found["refused"]
@@ -45,7 +45,7 @@ def launched():
 
 @pytest.fixture(scope="module")
 def hopper(tmp_path_factory):
-    """What they need where our figures were measured."""
+    """On the GPU of our measurements."""
     return compiled_for([HOPPER], "each", tmp_path_factory)
 
 
@@ -54,7 +54,7 @@ def test_all_kernels_compile(hopper):
 
 
 def check_spills(found):
-    """As the comments beside their sizes say, by which these were chosen."""
+    """As the comments on their block sizes say."""
     rows = [row for row in found["compiled"] if row["kind"] == HOPPER]
     assert rows and all(row["spilled"] <= MOST_SPILLED for row in rows)
     clean = ("intrigue.ops.output_layer_kernels", "intrigue.ops.topk_kernel")
