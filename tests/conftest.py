@@ -34,23 +34,6 @@ GYM_ACTIONS = {
 }
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items):
-    """Tests that share a fixture of their module go to one process of `--dist loadgroup`, which makes it once."""
-    for item in items:
-        if item.get_closest_marker("xdist_group") is None and shares_fixture(item):
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
-
-
-def shares_fixture(item):
-    """Whether the test asks, directly or not, for a fixture that its module makes once."""
-    known = getattr(item, "_fixtureinfo", None)
-    if known is None:
-        return False
-    made = [each for name in known.names_closure for each in known.name2fixturedefs.get(name, ())]
-    return any(each.scope == "module" and each.baseid.endswith(item.path.name) for each in made)
-
-
 @pytest.fixture
 def bfloat16(_float32):
     """Wide products in it while learning."""
