@@ -13,9 +13,10 @@ from intrigue.presets import preset_layer
 from intrigue.run.driver import SeedRun, start, start_seeds
 
 TINY = {
-    "env.max_episode_steps": 10, "threads": 1, "device": "cpu", "run.products": "float32", "steps": 60,
-    "run.snapshots": "60", "checkpoint_every": 1000, "agent.capacity": 200, "agent.batch": 8, "agent.hidden": 8,
-    "agent.learning_starts": 20, "agent.rollout_steps": 20, "reward.feature_dim": 6, "reward.hidden": 8, "reward.n": 4,
+    "env.max_episode_steps": 10, "pool.workers": 0, "threads": 1, "device": "cpu", "run.products": "float32",
+    "steps": 60, "run.snapshots": "60", "checkpoint_every": 1000, "agent.capacity": 200, "agent.batch": 8,
+    "agent.hidden": 8, "agent.learning_starts": 20, "agent.rollout_steps": 20, "reward.feature_dim": 6,
+    "reward.hidden": 8, "reward.n": 4,
 }  # fmt: skip
 SHORT = ["--steps", "30", "--device", "cpu", "--quiet"]
 

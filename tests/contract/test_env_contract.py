@@ -174,10 +174,11 @@ def test_a_pool_that_cannot_be_saved_starts_anew_and_says_so(env_id: str) -> Non
     assert first.shape == restored[0].shape
 
 
+@pytest.mark.parametrize("layouts", [((0, 2), (2, 2)), pytest.param(((2, 1), (3, 1)), marks=pytest.mark.slow)])
 @pytest.mark.parametrize("env_id", ONE_PER_FAMILY)
-def test_the_number_of_workers_and_groups_changes_nothing(env_id: str) -> None:
+def test_the_number_of_workers_and_groups_changes_nothing(env_id: str, layouts: tuple[tuple[int, int], ...]) -> None:
     expected = fresh_trace(env_id, seed=6, workers=0, num_envs=5)
-    for workers, groups in ((0, 2), (2, 2), (3, 1)):
+    for workers, groups in layouts:
         assert_equal(fresh_trace(env_id, seed=6, workers=workers, num_envs=5, groups=groups), expected)
 
 

@@ -25,7 +25,7 @@ from intrigue.run.logging.csv_files import read_metrics
 
 importlib.import_module("intrigue.cli.resume")  # with all it needs, once: forks find it loaded
 
-KILLS = 100
+KILLS = (12, pytest.param(100, marks=pytest.mark.slow))
 COMMAND = [sys.executable, "-m", "intrigue"]
 STEPS = 1200
 # Much is saved and little learnt: four rollouts, a checkpoint after each.
@@ -98,7 +98,8 @@ def killed_after(process, seconds, pause):
     return process.exitcode
 
 
-def test_a_hundred_kills_lose_nothing(tmp_path, brief):
+@pytest.mark.parametrize("wanted", KILLS)
+def test_kills_lose_nothing(tmp_path, brief, wanted):
     """Commands are killed -9 at random moments, from start to end; the folder is whole every time."""
     rng = random.Random(0)
     config_file(tmp_path, **BRIEF)
@@ -107,7 +108,7 @@ def test_a_hundred_kills_lose_nothing(tmp_path, brief):
     after = os.times()
     whole = after.children_user + after.children_system - before.children_user - before.children_system
     out, kills, finished = tmp_path / "run-0", 0, 0
-    while kills < KILLS:
+    while kills < wanted:
         process = forked(["resume", str(out), "--quiet"] if out.exists() else train_arguments(tmp_path, out))
         code = killed_after(process, rng.uniform(0, 0.9 * whole), rng.uniform(0, 0.01))
         assert code in (0, -signal.SIGKILL)

@@ -16,8 +16,8 @@ from intrigue.run import checkpoint
 from intrigue.run.driver import resume, start
 from intrigue.run.logging.csv_files import read_metrics
 
-KILLS = 20
-STEPS = 900
+KILLS = (6, pytest.param(20, marks=pytest.mark.slow))
+STEPS = 660
 # The ring comes round twice; every checkpoint finds chunks it knows, new ones, and some that are gone.
 REPLAY = {
     **{key: value for key, value in TINY.items() if not key.startswith("reward.")},
@@ -43,13 +43,14 @@ def calm(tmp_path_factory):
     return start(resolve(REPLAY), out=tmp_path_factory.mktemp("calm") / "run", quiet=True)
 
 
-def test_kills_lose_nothing(tmp_path, calm):
+@pytest.mark.parametrize("wanted", KILLS)
+def test_kills_lose_nothing(tmp_path, calm, wanted):
     """Commands are killed -9 at random moments; the folder is whole every time, and ends where the calm run ended."""
     rng = random.Random(0)
     config = tmp_path / "config.json"
     config.write_text(json.dumps(resolve(REPLAY).to_json()))
     out, kills, finished = tmp_path / "run-0", 0, 0
-    while kills < KILLS:
+    while kills < wanted:
         begin = ["train", "--config", str(config), "--out", str(out), "--quiet"]
         process = forked(["resume", str(out), "--quiet"] if out.exists() else begin)
         process.join(timeout=rng.uniform(0, 1.2))
@@ -99,7 +100,7 @@ def test_only_the_rows_since_the_last_checkpoint_are_written(calm):
 
 def test_a_damaged_chunk_is_named_and_resume_falls_back_to_the_same_end(tmp_path, calm, capsys):
     out = tmp_path / "run"
-    start(resolve({**REPLAY, "steps": 750}), out=out, quiet=True)
+    start(resolve({**REPLAY, "steps": 600}), out=out, quiet=True)
     newest = max((out / "checkpoints" / "chunks").iterdir())
     content = bytearray(newest.read_bytes())
     content[len(content) // 2] ^= 1

@@ -22,7 +22,7 @@ from intrigue.run.driver import resume, start
 from intrigue.run.folder import RunFolder
 from run_ends import kept, told
 
-KILLS = 6
+KILLS = (3, pytest.param(6, marks=pytest.mark.slow))
 STEPS = 160
 MARKS = (50, 120)
 SHRUNK = {
@@ -87,7 +87,8 @@ def test_stopping_points_resume_to_the_same_digest(tmp_path, calm, steps):
     assert run.evaluations()["eval/return_mean"] == calm.evaluations()["eval/return_mean"][-len(wanted) :]
 
 
-def test_kills_lose_nothing(tmp_path, calm):
+@pytest.mark.parametrize("wanted", KILLS)
+def test_kills_lose_nothing(tmp_path, calm, wanted):
     """Commands are killed -9 at random moments; the folder is whole every time, and ends where the calm run ended."""
     rng = random.Random(0)
     config = tmp_path / "config.json"
@@ -96,7 +97,7 @@ def test_kills_lose_nothing(tmp_path, calm):
     began = time.perf_counter()
     forked(["train", "--config", str(config), "--out", str(tmp_path / "whole"), "--quiet"]).join()
     whole = time.perf_counter() - began  # a run takes a second on one machine and four on another
-    while kills < KILLS:
+    while kills < wanted:
         begin = ["train", "--config", str(config), "--out", str(out), "--quiet"]
         process = forked(["resume", str(out), "--quiet"] if out.exists() else begin)
         process.join(timeout=rng.uniform(0.1, 0.5) * whole)

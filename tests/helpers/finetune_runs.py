@@ -9,6 +9,7 @@ from intrigue.run.driver import start
 
 TINY = {
     "env.max_episode_steps": 10,
+    "pool.workers": 0,  # starting a process costs more than all these steps
     "threads": 1,
     "device": "cpu",
     "run.products": "float32",  # on every machine

@@ -40,7 +40,7 @@ def train(**layer):
         parts.close()
 
 
-@pytest.mark.parametrize("products", ["float32", "bfloat16"])
+@pytest.mark.parametrize("products", ["float32", pytest.param("bfloat16", marks=pytest.mark.slow)])
 def test_ddpg_learns_to_balance_a_pole(products):
     """Fifty steps of four frames each, one point for every frame upright: chance gets about 20 of 200."""
     episodes = train(

@@ -44,7 +44,7 @@ FASTER = {"agent.n_step": 3, "agent.priority": 0.6, "agent.epsilon_steps": 1800,
 FASTER |= {"agent.batch": 32, "agent.target_every": 100}
 
 
-@pytest.mark.parametrize(("steps", "changes"), [(6000, {}), (2800, FASTER)])
+@pytest.mark.parametrize(("steps", "changes"), [pytest.param(6000, {}, marks=pytest.mark.slow), (2800, FASTER)])
 def test_dqn_solves_a_chain_from_its_reward(steps, changes):
     """Eight states to the right: a policy that knows walks there every time, a random one hardly ever in time.
 

@@ -67,7 +67,10 @@ def test_ppo_learns_continuous_actions():
 
 @pytest.mark.parametrize(
     ("steps", "layer"),
-    [(12_000, {"reward": "nnmc", "reward.source": "knn", "reward.memory": 4096}), (18_000, {"reward": "rnd"})],
+    [
+        (12_000, {"reward": "nnmc", "reward.source": "knn", "reward.memory": 4096}),
+        pytest.param(18_000, {"reward": "rnd"}, marks=pytest.mark.slow),
+    ],
 )
 def test_curiosity_alone_walks_the_chain(steps, layer):
     """60 states, start at one end; a random policy sees half of them, curiosity nearly all, over three seeds."""

@@ -2,10 +2,13 @@
 
 These are the mistakes found in other implementations of curiosity: a swapped axis, a frame across a reset, a bonus that
 never reaches the learner, a score that changes what it measures, a seed that is only decoration.
+
+The named tests are run as the default suite runs them, without what is marked slow or gpu.
 """
 
 from __future__ import annotations
 
+import ast
 import os
 import shutil
 import subprocess
@@ -212,11 +215,46 @@ MUTANTS = {
 }  # fmt: skip
 
 
+DEFAULT = "not slow and not gpu and not trackers"  # as `make test`
+
+
+def has_mark(node: ast.AST) -> bool:
+    """Whether an expression names a mark that keeps tests out of the default suite."""
+    return any(isinstance(each, ast.Attribute) and each.attr in ("slow", "gpu", "trackers") for each in ast.walk(node))
+
+
+def default_tests(file: Path) -> set[str]:
+    """The tests of a file that the default suite runs, with some of their parameters at least."""
+    body = ast.parse(file.read_text(encoding="utf-8")).body
+    marks = [
+        node.value for node in body if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "pytestmark"
+    ]
+    if any(map(has_mark, marks)):
+        return set()
+    tests = [node for node in body if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")]
+    return {
+        test.name
+        for test in tests
+        if not any(has_mark(each) for each in test.decorator_list if "parametrize" not in ast.unparse(each))
+    }
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_mutant_fits_the_source_and_names_tests_of_the_default_suite(name):
+    mutant = MUTANTS[name]
+    text = (ROOT / "src" / "intrigue" / mutant.file).read_text(encoding="utf-8")
+    assert text.count(mutant.text) == 1, f"{mutant.file} must hold the mutant's text once"
+    file, _, test = mutant.tests.partition("::")
+    assert (ROOT / file).exists(), f"there is no {file}"
+    found = default_tests(ROOT / file)
+    assert test in found if test else found, f"{mutant.tests} is not in the default suite"
+
+
 def run_tests(source: Path, tests: str) -> subprocess.CompletedProcess[str]:
     # Not as one of the test processes around this one: what those have computed is of the source as it is.
     own = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     environment = {**own, "PYTHONPATH": f"{source}{os.pathsep}{ROOT / 'tests'}"}
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-n", "0", tests]
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-n", "0", "-m", DEFAULT, tests]
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 
-import minari
 import numpy as np
 import pytest
 import torch
@@ -94,6 +93,7 @@ def test_the_files_are_exorls(tmp_path):
 
 
 def test_minari_loads_and_iterates_the_dataset(tmp_path, monkeypatch):
+    minari = pytest.importorskip("minari", reason="needs the extra minari")
     world, replay = lived(envs=2, stack=3, skill=2, end=0.3)
     exported(tmp_path, replay, "minari")
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
