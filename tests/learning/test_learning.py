@@ -9,7 +9,7 @@ import torch
 from conftest import TINY
 from intrigue.config.run import resolve
 from intrigue.training.build import build
-from intrigue.training.on_policy import rollout
+from intrigue.training.on_policy import train_on_policy
 
 
 def train(**layer):
@@ -18,7 +18,7 @@ def train(**layer):
     parts.collector.start()
     episodes, metrics = [], []
     try:
-        for progress in rollout(parts, warmup_steps=0):
+        for progress in train_on_policy(parts, warmup_steps=0):
             episodes += progress.episodes
             metrics += [progress.metrics] if progress.metrics else []
             if progress.step >= layer["steps"]:

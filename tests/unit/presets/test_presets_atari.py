@@ -19,7 +19,7 @@ from intrigue.presets import PRESETS, preset_layer
 from intrigue.rewards.registry import REWARDS
 from intrigue.spaces import ActionSpec, ObsSpec, Spaces
 from intrigue.training.build import build
-from intrigue.training.on_policy import rollout
+from intrigue.training.on_policy import train_on_policy
 
 ATARI = [name for name in PRESETS.names() if "atari" in name]
 FULL = [name for name in ATARI if not name.endswith("-small")]
@@ -219,7 +219,7 @@ def test_a_preset_trains(name):
     config = resolve(preset_layer(name), sizes, shrunk)
     with contextlib.closing(build(config)) as parts:
         parts.collector.start()
-        steps = rollout(parts, config.curiosity.warmup_steps)
+        steps = train_on_policy(parts, config.curiosity.warmup_steps)
         before = {key: value.clone() for key, value in parts.agent.named_parameters()}
         for _ in range(6):
             warmed = next(steps)
