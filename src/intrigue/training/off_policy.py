@@ -17,7 +17,6 @@ import torch
 from intrigue.agents.base import ReplayAgent
 from intrigue.curiosity.curiosity import Curiosity
 from intrigue.replay.plan import updates_due
-from intrigue.rewards.mix import Mix
 from intrigue.state import State
 from intrigue.training.parts import RunParts
 from intrigue.training.replay_collector import ReplayCollector
@@ -141,6 +140,4 @@ def _update(parts: ReplayParts, clock: PhaseTimer) -> Metrics:
 def _tell_step(curiosity: Curiosity, step: int) -> None:
     """Schedules of coefficients go by agent steps, of which a batch drawn again is none."""
     curiosity.steps_seen = step
-    for module in curiosity.reward.modules():
-        if isinstance(module, Mix):
-            module.steps_seen.fill_(step)
+    curiosity.reward.set_step(step)

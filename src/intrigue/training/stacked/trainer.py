@@ -26,7 +26,6 @@ from intrigue.ops.execution import uses_cuda_graph
 from intrigue.ops.triton_support import triton_available
 from intrigue.replay.host_staging import HostStaging
 from intrigue.replay.plan import updates_due
-from intrigue.rewards.mix import Mix
 from intrigue.spaces import Array
 from intrigue.training.off_policy import ReplayParts
 from intrigue.training.stacked.actor import StackedActor
@@ -240,9 +239,7 @@ def _why_bonus_not_stackable(curiosity: Curiosity) -> str | None:
         f"the bonus is scaled by {cfg.scale!r} (--curiosity.scale none or value)": cfg.scale not in ("none", "value"),
         "observations are normalised (--curiosity.obs-norm none)": cfg.obs_norm != "none",
         "the bonus's weight is scheduled (--curiosity.int-coef-steps 0)": cfg.int_coef_steps > 0,
-        "the weight of a part of it is scheduled by steps (schedule(...))": any(
-            isinstance(each, Mix) and each.schedules for each in curiosity.reward.modules()
-        ),
+        "the weight of a part of it is scheduled by steps (schedule(...))": curiosity.reward.follows_steps,
         "encodings are disturbed (--curiosity.feature-noise 0)": cfg.feature_noise > 0,
     }
     return next((reason for reason, given in problems.items() if given), None)
