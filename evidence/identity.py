@@ -11,11 +11,10 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-
-import tomllib
 
 from evidence.plan import HERE, QueueError, Run
 

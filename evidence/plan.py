@@ -7,13 +7,12 @@ Group   what is trained together: one process, and the fine-tunings that follow 
 from __future__ import annotations
 
 import csv
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
-
-import tomllib
 
 HERE = Path(__file__).parent
 ENTRY = {"item", "why", "results", "pretrain", "train", "presets", "changes", "seeds", "steps", "finetune"}

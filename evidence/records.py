@@ -11,7 +11,7 @@ import io
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass, fields, replace
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from evidence.plan import QueueError
@@ -35,7 +35,7 @@ class Batch:
 
     def is_out(self, now: datetime) -> bool:
         """Whether its runs may still come back."""
-        handed = datetime.strptime(self.date, "%Y-%m-%dT%H:%MZ").replace(tzinfo=timezone.utc)
+        handed = datetime.strptime(self.date, "%Y-%m-%dT%H:%MZ").replace(tzinfo=UTC)
         return self.outcome == OUT and now < handed + timedelta(minutes=float(self.minutes)) + GRACE
 
 
@@ -72,7 +72,7 @@ class Rows:
 
 def now() -> datetime:
     """The time, in UTC."""
-    return datetime.now(timezone.utc)
+    return datetime.now(UTC)
 
 
 def stamp(moment: datetime) -> str:

@@ -105,7 +105,7 @@ class RunLock:
     def _write_holder(self) -> None:
         """Write who holds the lock. A full disk is no error here: the lock itself is held."""
         assert self._descriptor is not None
-        now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+        now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         holder = {
             "format": FORMAT,
             "host": socket.gethostname(),
