@@ -113,7 +113,7 @@ def bare_rate(env_id: str, workers: int, pin: bool, seconds: float) -> float:
             stack.enter_context(process)
             stack.callback(process.kill)
             processes.append(process)
-        # Nobody begins before all are built, so that all are timed together.
+        # All are built before the first starts, so that all are timed together.
         told = [_line(process) for process in processes]
         assert told == ["ready"] * workers, told
         for process in processes:

@@ -195,7 +195,7 @@ class Curiosity(nn.Module):
     def prefetch_features(self, obs: Tensor, count: int) -> None:
         """The first `count` steps of a rollout's observations (T, N, *obs) are there, and will be those of a batch.
 
-        Nothing hangs on whether this is said, but when a GPU that has nothing else to do encodes them.
+        Optional: results are the same without it. On a GPU the features are computed while the environments step.
         """
         if self._encodes_pictures:
             self._ahead.look(obs, count, self._encode)
@@ -207,7 +207,7 @@ class Curiosity(nn.Module):
         """
         if self._encodes_pictures:
             phi = self._ahead.take(batch.obs, self._encode)
-            # Pictures as numbers are many; of them only those that nobody has encoded are made.
+            # Only observations that are not encoded yet are normalised: as float32 they take four times their memory.
             return Encoded.of(self.prepare(batch, reads=frozenset()), phi, encode_next_obs(batch, phi, self._encode))
         prepared, frozen = self.prepare(batch), self.reward.frozen_encoder
         return prepared if frozen is None else Encoded.of(prepared, *frozen.encode_pair(prepared))

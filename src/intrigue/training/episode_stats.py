@@ -39,7 +39,7 @@ class RunningEpisodes:
         return episodes
 
     def cut(self) -> None:
-        """Every environment begins anew; what was under way is nobody's episode."""
+        """Every environment is reset; unfinished episodes are dropped."""
         self._returns[:], self._lengths[:] = 0.0, 0
 
     def coverage(self) -> float | None:

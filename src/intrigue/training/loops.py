@@ -16,8 +16,8 @@ from intrigue.types import Progress
 
 AnyParts: TypeAlias = Parts | ReplayParts
 Stops: TypeAlias = Callable[[int], int]
-"""The next agent step at which somebody wants to look, from a step on. It may be asked after every step, and its answer
-may come nearer meanwhile (a signal arrived), never go further away."""
+"""Given the current step, the next one at which training must synchronise (log, checkpoint, evaluation). May be called
+after every step; a later call may return an earlier step, for example after SIGTERM, never a later one."""
 
 
 def loop(parts: AnyParts, warmup_steps: int) -> Iterator[Progress]:

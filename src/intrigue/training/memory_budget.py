@@ -7,11 +7,9 @@
 
 Networks, optimisers and the layers of one minibatch come on top and are small beside these.
 
-What can be refused before the first environment process starts: a replay that the machine has no room for.
-
-How large a replay becomes hangs on what one environment shows, so one is made here and let go again, but only where
-the answer is in doubt: a replay that would fit with the largest rows of any family here needs no look. What is found
-later, when all parts stand, is refused then (`build`).
+A replay that does not fit is refused before the first environment process starts. Its size depends on one environment's
+observations, so one environment is built and closed for that, unless the replay would fit with the largest rows of any
+family here. What is only known once all parts are built is refused then (`build`).
 """
 
 from __future__ import annotations

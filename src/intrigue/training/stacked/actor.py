@@ -1,7 +1,7 @@
 """The actions of S seeds, one call for all of them.
 
 On a GPU they are computed beside the update, in a stream of their own: observations and actions travel through memory
-that is pinned for it, all of it is one replayed graph, and nobody waits for anything but the actions. `ready` is the
+that is pinned, the whole step is one CUDA graph, and the host waits for the actions alone. `ready` is the
 moment after which weights are to be read.
 
 Agents that overlap explore with a copy of the actor's weights, while an update changes those; with `follow` the copy is

@@ -7,7 +7,7 @@
     StackedAdam(stacked, optimizers)             one Adam over `leaves`; each seed's own sees its row (`adam`)
 
 Results and mapped arguments are tensors, or tuples, dictionaries and batches (`Transitions`) of tensors, with axis S
-first; what is no tensor is handed to every seed as it is. Gradients of results reach `leaves`.
+first; other arguments are passed to every seed unchanged. Gradients of results reach `leaves`.
 
 A module of its own stays what it was: its parameters are the same objects, read and written through `state_dict`,
 `load_state_dict`, `act` and so on; only their storage is a row of the stack. That holds as long as nothing rebinds
@@ -122,8 +122,8 @@ class Stacked:
 
         parts = [leaves[i] for i in mapped]
         if self.size == 1:
-            # A view without the axis, whose gradient is a view again: no kernel that a lone run would not have. Without
-            # gradients the module's own tensors are taken, and hundreds of views an update would be made for nobody.
+            # A view without the axis, whose gradient is a view again: the same kernels as a lone run. Without gradients the
+            # module's own tensors are used, which saves hundreds of views an update.
             wanted = self.tensors() if torch.is_grad_enabled() else {}
             rows = {name: tensor.squeeze(0) for name, tensor in wanted.items()}
             found = [
@@ -137,7 +137,7 @@ class Stacked:
 
     def _of_one(self, method: str | Callable[..., Any], state: dict[str, Tensor], args: tuple[Any, ...]) -> Any:
         if self.size == 1 and not torch.is_grad_enabled():
-            return self._method(method, *args)  # its own tensors are the rows, and nobody asks for gradients
+            return self._method(method, *args)  # its own tensors are the rows, and no gradient is needed
         held = {_Method.PREFIX + slot: state[name] for slot, name in self._names.items()}
         before = dict(held)
         # Slots are told apart above, so torch need not search for tied weights with every call.

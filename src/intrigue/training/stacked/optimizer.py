@@ -134,9 +134,9 @@ def _take(live: dict[str, Tensor], own: dict[str, Tensor], seed: int) -> None:
 class StackedLoss:
     """The optimiser of one loss of every seed; `solos` are the seeds' own, which see its moments.
 
-    `compiled`: what is no matrix product is fused by torch.compile, forward and backward. `ahead`: a method that gives
-    the first of the loss's inputs, to be called by `begin`. `aside`: where losses are looked at while gradients are
-    computed.
+    `compiled`: pointwise operations are fused by torch.compile, forward and backward. `ahead`: the method that computes
+    the first of the loss's inputs, called by `begin`. `aside`: the stream on which losses are checked while gradients
+    are computed.
     """
 
     def __init__(

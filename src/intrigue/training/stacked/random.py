@@ -70,7 +70,7 @@ class PreDrawn(Draws):
         return self._given(Draw("normal", tuple(shape), dtype))
 
     def finish(self) -> None:
-        """Stop if numbers were drawn that nobody asked for: the generators are further on than a lone run's."""
+        """Raise if not all numbers were used: the generators would be ahead of a lone run's."""
         if self._next < len(self.draws):
             raise RuntimeError(f"{self._next} of {len(self.draws)} draws were asked for. {SAME}")
 

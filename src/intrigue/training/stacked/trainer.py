@@ -4,9 +4,8 @@ Each seed is an ordinary `ReplayParts`, whose weights, moments and replay become
 be saved, evaluated and loaded as that of a lone run, and what it computes is what a lone run computes, up to the order
 of floating-point sums. All seeds are always at the same step.
 
-Which runs can learn stacked: those whose every update is one computation of fixed shape that nobody looks into.
-
-The loop of runs that learn stacked: to the next step at which somebody wants to look, again and again.
+A run can be trained stacked if every update has fixed shapes and never synchronises with the host
+(`why_not_stackable`).
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ NOBODY = contextlib.nullcontext()
 
 @final
 class StackedTrainer:
-    """Parts of S runs, of which `training.stacked.trainer` has nothing to say."""
+    """Trains the parts of S runs for which `why_not_stackable` gives None."""
 
     def __init__(self, parts: Sequence[ReplayParts]) -> None:
         self.parts = list(parts)
@@ -51,7 +50,7 @@ class StackedTrainer:
         mode = agent.critic_step.mode
         captured = uses_cuda_graph(mode, device)
         self._agents = stack_modules([each.agent for each in parts])
-        # What is captured once and replayed a million times is worth the half minute that fusing takes.
+        # Compiling takes half a minute, which pays for a graph that is replayed a million times.
         fusible = captured and triton_available()
         self._update = Update(parts, self._agents, captured=captured, compiled=fusible or mode == "compile")
         self._explorers = StackedActor(parts, self._agents, device, captured=captured, compiled=fusible)
@@ -59,9 +58,9 @@ class StackedTrainer:
         self._stages = [HostStaging(each.collector.replay) for each in parts]
         self._episodes: list[list[Episode]] = [[] for _ in parts]
         self._pending_steps: list[PoolStep] = []
-        """Each seed's last step, where it is not written down yet."""
+        """Each seed's last step, until it is copied into the replay."""
         self._pending_updates = 0
-        """Updates that fell due with the last step and have not begun."""
+        """Updates that are due since the last step and have not been launched."""
         self._updated_at = 0
         self._replay_size_sums = [0.0] * len(parts)
         self._began, self._stepping = time.monotonic(), 0.0
@@ -77,8 +76,8 @@ class StackedTrainer:
     def step(self) -> None:
         """One step of all environments. The updates that fall due with it begin with the next one, or in `synchronize`.
 
-        The last of them begins while environments already take that next step, where agents overlap: it is none that
-        these actions hang on.
+        With `overlap` the last pending update is launched after the actions are sent, so that it runs while the
+        environments step; these actions do not depend on it.
         """
         held_back = self._explorers.overlap and self._pending_updates > 0
         self._learn(self._pending_updates - held_back)
@@ -94,7 +93,7 @@ class StackedTrainer:
         self._pending_updates = self._count_due_updates()
 
     def synchronize(self) -> list[Progress]:
-        """Wait for everything, and say what happened since the last time; all parts' states are whole then."""
+        """Wait for the device; what happened since the last time. All parts' states can be saved afterwards."""
         self._record_pending()
         self._learn(self._pending_updates)
         self._pending_updates = 0
@@ -125,7 +124,7 @@ class StackedTrainer:
             self._record_pending()  # while a GPU chooses actions
             return self._explorers.actions()
         self._record_pending()
-        # The first steps are random, by the same stream.
+        # The first steps are random, from the same stream.
         obs = torch.zeros(self.num_envs)
         return [
             part.warm_up_agent.act(obs, obs, explore=True, rng=part.streams["act"]).action.cpu().numpy()
@@ -138,7 +137,7 @@ class StackedTrainer:
                 part.collector.pool.send(0, action)
 
     def _receive(self, actions: Array | list[Array]) -> None:
-        assert not self._pending_steps, "the step before was not written down"
+        assert not self._pending_steps, "the step before was not recorded"
         for row, (part, stage, action) in enumerate(zip(self.parts, self._stages, actions, strict=True)):
             collector = part.collector
             with self._name_seed_in_errors(part):
@@ -149,7 +148,7 @@ class StackedTrainer:
             self._pending_steps.append(now)
 
     def _record_pending(self) -> None:
-        """Write down the last step: environments' arrays hold it until the next one is sent."""
+        """Copy the last step into the replay: environments' arrays hold it until the next actions are sent."""
         rows = slice(0, self.num_envs)
         for row, now in enumerate(self._pending_steps):
             self._stages[row].copy_pending()
@@ -163,7 +162,7 @@ class StackedTrainer:
         if not due:
             return 0
         for stage in self._stages:
-            stage.evict()  # first: what is forgotten with this step may have been all that could be drawn
+            stage.evict()  # first: the rows that this step evicts may have been all that could be sampled
         drawable = [stage.num_sampleable for stage in self._stages]
         if not self._can_sample(drawable):
             return 0
@@ -193,7 +192,7 @@ class StackedTrainer:
             self._ready.record()
 
     def _can_sample(self, drawable: list[int]) -> bool:
-        """Whether all seeds have something to learn from, or none has."""
+        """Whether all seeds have transitions to sample; False if none has."""
         if any(drawable) and not all(drawable):
             late = [str(part.streams.seed) for part, count in zip(self.parts, drawable, strict=True) if not count]
             raise RunError(
@@ -248,7 +247,7 @@ def _why_bonus_not_stackable(curiosity: Curiosity) -> str | None:
 def train_stacked(parts: Sequence[ReplayParts], stops: Callable[[int], int]) -> Iterator[list[Progress]]:
     """Train for ever; at every stop one Progress for each seed, all at the same step.
 
-    `stops(step)` is the next step to stop at, seen from a step; it may come nearer while it is on its way.
+    `stops(step)` is the next step to stop at; a later call may return an earlier step, never a later one.
     """
     trainer = StackedTrainer(parts)
     while True:

@@ -5,7 +5,7 @@
     agent    DDPG's (intrigue.agents.ddpg), in theirs; only the critic waits for the bonus, and for its score alone
 
 The computations are those of a lone run, called for all seeds at once; on a GPU the whole of it is one CUDA graph.
-What is noted of updates is summed where it is computed, and read when somebody wants to see it.
+Metrics are summed on the device, and read at the next synchronisation.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Update:
             optimizers = [each.optimizer for each in learners if each is not None]
             self._bonus = StackedLoss(self._curiosities, _bonus_loss, optimizers, REFUSAL, compiled=compiled)
         self._names = (*NOTED, *(f"{PART}{name}" for name in names), *ddpg.NOTED)
-        # In float64 sums of float32 are exact, so that means do not hang on when somebody looked in between.
+        # In float64 sums of float32 are exact, so that means do not depend on when they are read.
         self._sums = torch.zeros(len(parts), len(self._names), dtype=torch.float64, device=device)
         self._judge = fuse_for_seeds(self._plain_judge) if fuse else self._plain_judge
         self._prepare = fuse_for_seeds(self._plain_prepare) if fuse else self._plain_prepare
@@ -98,7 +98,7 @@ class Update:
         generators = [*self._chance.graph_generators, *self._noise.graph_generators, *self._bonus_streams]
         self._captured = CudaGraph(self._branched, generators, self._changes, priority=RANK) if captured else None
         self.count = 0
-        """Updates since the last look."""
+        """Updates since the last synchronisation."""
 
     def __call__(self) -> None:
         """One update; returns before a GPU is done with it."""
@@ -111,7 +111,7 @@ class Update:
         self.count += 1
 
     def take(self) -> list[dict[str, float]]:
-        """What each seed's updates since the last look gave, summed. Waits for the device."""
+        """Sums of each seed's metrics since the last call. Waits for the device."""
         for each in self._descents():
             each.check(self._seeds)
         for dice in self._dice:
