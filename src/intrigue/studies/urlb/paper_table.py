@@ -37,7 +37,7 @@ def _domain_table(table: FinetuningTable, domain: str) -> PaperTable:
 
 
 def _labels(table: FinetuningTable) -> list[str]:
-    """Every method, each followed by what was run of it with several environments; then everything else that was run."""
+    """Every method, each followed by its runs with several environments; then everything else that was run."""
     others = [label for label in table.held if label not in METHODS]
     near = {label: method_of(table.held[label]) for label in others}
     ordered = []

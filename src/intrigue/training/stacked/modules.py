@@ -122,8 +122,8 @@ class Stacked:
 
         parts = [leaves[i] for i in mapped]
         if self.size == 1:
-            # A view without the axis, whose gradient is a view again: the same kernels as a lone run. Without gradients the
-            # module's own tensors are used, which saves hundreds of views an update.
+            # A view without the axis, whose gradient is a view again: the same kernels as a lone run. Without gradients
+            # the module's own tensors are used, which saves hundreds of views an update.
             wanted = self.tensors() if torch.is_grad_enabled() else {}
             rows = {name: tensor.squeeze(0) for name, tensor in wanted.items()}
             found = [
