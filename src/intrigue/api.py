@@ -37,7 +37,6 @@ def train(
 
     `replay_from` is a folder of episodes, written by `intrigue export`, that the agent's replay is filled with first.
     """
-    from intrigue.datasets.load import prefill_from
     from intrigue.run.driver import start
 
     match config:
@@ -49,7 +48,11 @@ def train(
             layer = flatten_json(config)
             preset = layer.pop("preset", None)
             resolved = resolve(*([preset_layer(preset)] if preset else []), layer)
-    prepare = None if replay_from is None else prefill_from(Path(replay_from))
+    prepare = None
+    if replay_from is not None:
+        from intrigue.datasets.load import prefill_from
+
+        prepare = prefill_from(Path(replay_from))
     return start(resolved, out=None if out is None else Path(out), quiet=quiet, prepare=prepare)
 
 

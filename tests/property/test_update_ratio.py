@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from intrigue.config.run import resolve
 from intrigue.replay.plan import ReplayPlan, updates_due
 from intrigue.training.build import build
-from intrigue.training.off_policy import ReplayParts, replay
+from intrigue.training.off_policy import ReplayParts, train_off_policy
 
 
 def plan_of(train_every: int, learning_starts: int) -> ReplayPlan:
@@ -72,7 +72,7 @@ def test_a_run_keeps_the_ratio(num_envs, train_every, learning_starts, rounds, m
     monkeypatch.setattr(parts.agent, "update", counted)
     try:
         parts.collector.start()
-        for _ in itertools.islice(replay(parts, 0), rounds):
+        for _ in itertools.islice(train_off_policy(parts, 0), rounds):
             pass
     finally:
         parts.close()

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from intrigue.cli.arguments import Arguments, parse
-from intrigue.cli.train_help import print_help
 from intrigue.config.plugins import add_plugin, add_selected_plugin
 from intrigue.config.run import RunConfig, flatten_json, resolve
 from intrigue.errors import ConfigError, Problem
@@ -27,6 +26,8 @@ def main(argv: list[str]) -> int:
         layers, problems = read_layers(arguments)
         if problems:
             raise ConfigError(problems)
+        from intrigue.cli.train_help import print_help
+
         print_help(arguments, layers)
         return 0
     config, seeds = configure_seeds(arguments)
@@ -35,12 +36,15 @@ def main(argv: list[str]) -> int:
         sys.stdout.write("\n")
         return 0
     from intrigue.cli.options import relative_path
-    from intrigue.datasets.load import prefill_from
     from intrigue.run.driver import SeedRun, start, start_seeds
 
     out = Path(arguments.options["out"]) if "out" in arguments.options else None
     replay_from = arguments.options.get("replay_from")
-    quiet, prepare = "quiet" in arguments.switches, None if replay_from is None else prefill_from(Path(replay_from))
+    quiet, prepare = "quiet" in arguments.switches, None
+    if replay_from is not None:
+        from intrigue.datasets.load import prefill_from
+
+        prepare = prefill_from(Path(replay_from))
     if seeds:
         runs = start_seeds([SeedRun(config.with_run(seed=each), prepare) for each in seeds], out=out, quiet=quiet)
         folder = runs[0].path.parent

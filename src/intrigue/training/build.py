@@ -22,18 +22,15 @@ from intrigue.envs.registry import ENVS
 from intrigue.errors import ConfigError, Problem
 from intrigue.ops.execution import pick_mode
 from intrigue.ops.precision import set_matmul_dtype
-from intrigue.replay.buffer import ReplayBuffer
 from intrigue.rng import Streams, seeded_construction
 from intrigue.skills import SkillSampler, SkillSpec
 from intrigue.spaces import Spaces
 from intrigue.training.memory_budget import refuse_before_start, refuse_too_large, replay_footprint, rollout_footprint
-from intrigue.training.off_policy import ReplayParts
 from intrigue.training.parts import Parts
-from intrigue.training.replay_collector import ReplayCollector
 from intrigue.training.rollout_collector import Collector
-from intrigue.training.skill_selection import SkillChoice
 
 if TYPE_CHECKING:
+    from intrigue.training.off_policy import ReplayParts
     from intrigue.training.pool_prestart import PrestartedPools
 
 
@@ -111,14 +108,7 @@ def assemble(cfg: RunConfig, pool: Pool, device: torch.device) -> Parts | Replay
     course = SkillSampler(curiosity.skills, pool.num_envs, streams["skill"])
     warm_up_agent = RandomAgent(RandomConfig(agent.rollout_steps), spaces, names)
     if isinstance(agent, ReplayAgent):
-        need = replay_footprint(agent.plan, spaces, pool.num_envs, pool.stack, device)
-        refuse_too_large([need])
-        kept = ReplayBuffer(
-            agent.plan, spaces, pool.num_envs, stack=pool.stack, seed=seed, device=device, storage_device=need.device
-        )
-        collector = ReplayCollector(pool, kept, course)
-        choice = SkillChoice(cfg.curiosity.follow, collector, curiosity, agent.plan.learning_starts)
-        return ReplayParts(collector, agent, warm_up_agent, curiosity, streams, need, choice)
+        return _replay_parts(cfg, pool, device, agent, warm_up_agent, curiosity, streams, course)
     if cfg.curiosity.follow != "drawn":
         text = f"{cfg.curiosity.follow!r} is for agents that learn from replay. Use 'drawn', or --agent ddpg."
         raise ConfigError([Problem("curiosity.follow", text)])
@@ -133,6 +123,39 @@ def assemble(cfg: RunConfig, pool: Pool, device: torch.device) -> Parts | Replay
         streams=streams,
         footprint=need,
     )
+
+
+def _replay_parts(
+    cfg: RunConfig,
+    pool: Pool,
+    device: torch.device,
+    agent: ReplayAgent,
+    warm_up_agent: RandomAgent,
+    curiosity: Curiosity,
+    streams: Streams,
+    course: SkillSampler,
+) -> ReplayParts:
+    """The parts of an agent that learns from replay; imported here, so that others do not load them."""
+    from intrigue.replay.buffer import ReplayBuffer
+    from intrigue.training.off_policy import ReplayParts
+    from intrigue.training.replay_collector import ReplayCollector
+    from intrigue.training.skill_selection import SkillChoice
+
+    spaces = with_skills(pool.spaces, curiosity.skills)
+    need = replay_footprint(agent.plan, spaces, pool.num_envs, pool.stack, device)
+    refuse_too_large([need])
+    kept = ReplayBuffer(
+        agent.plan,
+        spaces,
+        pool.num_envs,
+        stack=pool.stack,
+        seed=cfg.run.seed,
+        device=device,
+        storage_device=need.device,
+    )
+    collector = ReplayCollector(pool, kept, course)
+    choice = SkillChoice(cfg.curiosity.follow, collector, curiosity, agent.plan.learning_starts)
+    return ReplayParts(collector, agent, warm_up_agent, curiosity, streams, need, choice)
 
 
 def with_skills(spaces: Spaces, skills: SkillSpec | None) -> Spaces:

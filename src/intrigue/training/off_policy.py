@@ -92,7 +92,7 @@ class ReplayParts(RunParts[ReplayCollector, ReplayAgent]):
         self.choice.load_state_dict(state["choice"])
 
 
-def replay(parts: ReplayParts, warmup_steps: int) -> Iterator[Progress]:
+def train_off_policy(parts: ReplayParts, warmup_steps: int) -> Iterator[Progress]:
     """Train for ever. The first steps, until learning starts, are random; up to `warmup_steps` feed the moments."""
     collector, agent, plan = parts.collector, parts.agent, parts.agent.plan
     pool = collector.pool

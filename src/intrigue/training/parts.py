@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from intrigue.agents.base import Agent
 from intrigue.agents.random import RandomAgent
@@ -11,10 +11,12 @@ from intrigue.curiosity.curiosity import Curiosity
 from intrigue.rng import Streams
 from intrigue.state import State
 from intrigue.training.memory_budget import Footprint
-from intrigue.training.replay_collector import ReplayCollector
 from intrigue.training.rollout_collector import Collector
 
-CollectorT = TypeVar("CollectorT", Collector, ReplayCollector)
+if TYPE_CHECKING:
+    from intrigue.training.replay_collector import ReplayCollector
+
+CollectorT = TypeVar("CollectorT", bound="Collector | ReplayCollector")
 AgentT = TypeVar("AgentT", bound=Agent)
 
 

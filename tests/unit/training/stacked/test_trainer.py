@@ -12,7 +12,7 @@ from intrigue.config.run import resolve
 from intrigue.errors import NonFiniteError, RunError
 from intrigue.presets import preset_layer
 from intrigue.training.build import build
-from intrigue.training.off_policy import replay
+from intrigue.training.off_policy import train_off_policy
 from intrigue.training.stacked.trainer import StackedTrainer, train_stacked, why_not_stackable
 from no_sync import NoSync
 
@@ -83,7 +83,7 @@ def trained(parts, steps, number=10):
 def alone(parts, steps):
     """The same of one, in the loop that looks at every number."""
     said = []
-    for progress in replay(parts, 0):
+    for progress in train_off_policy(parts, 0):
         said.append(progress)
         if progress.step >= steps:
             break
