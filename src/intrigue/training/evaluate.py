@@ -3,7 +3,7 @@
 Where a lost life ends an episode of training (`Env.game_continues`), an episode here is the whole game, all lives
 added: that is the score papers report.
 
-Evaluations while a run trains: greedy episodes in environments of their own, without a trace in the training.
+Evaluations while a run trains: greedy episodes in environments of their own. They change nothing in the training.
 
 The episodes of one evaluation are played side by side, so that the policy is asked once for a step of all of them.
 Games of several lives are played one after another.

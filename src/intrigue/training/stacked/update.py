@@ -231,7 +231,7 @@ class Update:
 
     @torch.no_grad()
     def _looked_at(self, chance: Tensor) -> tuple[list[str], list[Draw]]:
-        """What this bonus is made of, and what its loss draws; told by some batch, without a trace."""
+        """Names of this bonus's components and the draws of its loss, found on one batch; changes no state."""
         asked = DrawRecorder(chance.device)
         if self._idle:
             return [], asked.draws
