@@ -18,7 +18,7 @@ from intrigue.cli import main
 from intrigue.config.run import resolve
 from intrigue.presets import preset_layer
 from intrigue.replay.plan import ReplayPlan
-from intrigue.run import driver
+from intrigue.run import build as run_build
 from intrigue.training.build import build
 
 TINY = {
@@ -33,7 +33,7 @@ def _short_ceilings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(train_off_policy, "CEILING_SECONDS", 0.1)
     monkeypatch.setattr(train_on_policy, "CEILING_SECONDS", 0.1)
     # The small presets ask for two threads; tests share the cores with others.
-    monkeypatch.setattr(driver, "use_threads", lambda wanted: wanted)
+    monkeypatch.setattr(run_build, "use_threads", lambda wanted: wanted)
 
 
 def test_two_seeds_of_a_preset_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,7 +16,8 @@ from test_kill_and_resume import forked
 from intrigue.config.run import resolve
 from intrigue.ops.precision import fast_float32, uses_bfloat16
 from intrigue.presets import preset_layer
-from intrigue.run import checkpoint, driver
+from intrigue.run import build as run_build
+from intrigue.run import checkpoint
 from intrigue.run.checkpoint import snapshot
 from intrigue.run.driver import resume, start
 from intrigue.run.folder import RunFolder
@@ -116,7 +117,8 @@ def test_kills_lose_nothing(tmp_path, calm, wanted):
 
 
 def test_products_of_bfloat16_are_taken_up_to_the_same_digest(tmp_path, calm, monkeypatch):
-    monkeypatch.setattr(driver, "resolve_matmul_dtype", lambda wanted, device: wanted)  # also where they are not faster
+    # Also where the processor has no fast instructions for it.
+    monkeypatch.setattr(run_build, "resolve_matmul_dtype", lambda wanted, device: wanted)
     rough = {"run.products": "bfloat16"}
     start(shrunk(steps=75, **rough), out=tmp_path / "broken", quiet=True)
     with fast_float32():

@@ -15,14 +15,26 @@ from typing import Any
 
 import numpy as np
 
-from intrigue.bench.env_rates import random_actions
 from intrigue.envs.atari.games import ROM_ID_OF
 from intrigue.envs.make import make_env
 from intrigue.envs.registry import split_id
-from intrigue.spaces import make_spaces
+from intrigue.spaces import ActionSpec, Array, make_spaces
 
 DRAWN = 4096  # Random actions drawn in advance, and used again and again.
 SETTLING = 50  # Steps before the clock starts.
+FAR = 1.0  # Where a bound is infinite.
+
+
+def random_actions(spec: ActionSpec, count: int, seed: int) -> Array:
+    """`count` actions, each as likely as any other."""
+    rng = np.random.default_rng(seed)
+    if spec.kind == "continuous":
+        low = np.where(np.isfinite(spec.low), spec.low, -FAR)
+        high = np.where(np.isfinite(spec.high), spec.high, FAR)
+        drawn: Array = rng.uniform(low, high, (count, len(spec.low))).astype(spec.dtype)
+        return drawn
+    chosen: Array = rng.integers(0, spec.sizes, (count, len(spec.sizes)), dtype=np.int64)
+    return chosen.reshape(count, *spec.shape)
 
 
 def main() -> None:

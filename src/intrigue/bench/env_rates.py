@@ -1,7 +1,4 @@
-"""Agent steps a second of a pool under random actions, and of as many processes without a pool around them.
-
-Random actions for timing environments.
-"""
+"""Agent steps a second of a pool under random actions, and of as many processes without a pool around them."""
 
 from __future__ import annotations
 
@@ -12,28 +9,12 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
+from intrigue.bench.env_bare import random_actions
 from intrigue.bench.machine import resident_peak
 from intrigue.envs.pool.config import PoolConfig, cores, worker_count
 from intrigue.envs.pool.pool import Pool, make_pool
 from intrigue.envs.pool.worker_process import worker_environment
-from intrigue.spaces import ActionSpec, Array
-
-FAR = 1.0  # Where a bound is infinite.
-
-
-def random_actions(spec: ActionSpec, count: int, seed: int) -> Array:
-    """`count` actions, each as likely as any other."""
-    rng = np.random.default_rng(seed)
-    if spec.kind == "continuous":
-        low = np.where(np.isfinite(spec.low), spec.low, -FAR)
-        high = np.where(np.isfinite(spec.high), spec.high, FAR)
-        drawn: Array = rng.uniform(low, high, (count, len(spec.low))).astype(spec.dtype)
-        return drawn
-    chosen: Array = rng.integers(0, spec.sizes, (count, len(spec.sizes)), dtype=np.int64)
-    return chosen.reshape(count, *spec.shape)
-
+from intrigue.spaces import Array
 
 MIB = 1 << 20
 DRAWN = 64  # Random actions of every environment drawn in advance; they are used again and again.

@@ -155,13 +155,13 @@ def test_actions_are_scaled_to_the_actuators_bounds(name: str) -> None:
     bounds, shape = own.action_spec(), env.info.action_space.shape
     for sign, side in ((-1, bounds.minimum), (1, bounds.maximum)):
         for beyond in (1.0, 1.5):
-            np.testing.assert_array_equal(env._scaled(np.full(shape, sign * beyond, np.float32)), side)
-    np.testing.assert_allclose(env._scaled(np.zeros(shape)), (bounds.minimum + bounds.maximum) / 2, atol=1e-15)
+            np.testing.assert_array_equal(env._scale(np.full(shape, sign * beyond, np.float32)), side)
+    np.testing.assert_allclose(env._scale(np.zeros(shape)), (bounds.minimum + bounds.maximum) / 2, atol=1e-15)
     wrapped = action_scale.Wrapper(own, minimum=-1.0, maximum=1.0)
     for action in np.random.default_rng(0).uniform(-1, 1, (50, *shape)).astype(np.float32):
-        np.testing.assert_allclose(env._scaled(action), wrapped._transform(action), rtol=1e-14, atol=1e-15)
+        np.testing.assert_allclose(env._scale(action), wrapped._transform(action), rtol=1e-14, atol=1e-15)
     env.step(action)
-    np.testing.assert_array_equal(env._dm.physics.data.ctrl, env._scaled(action))
+    np.testing.assert_array_equal(env._dm.physics.data.ctrl, env._scale(action))
 
 
 def test_quadrupeds_bounds_are_not_all_one() -> None:
@@ -173,7 +173,7 @@ def test_quadrupeds_bounds_are_not_all_one() -> None:
 def test_a_number_without_a_bound_is_passed_on() -> None:
     env: Any = make_env("dmc/lqr_lqr_6_2", {})
     assert env._dm.action_spec().maximum.min() >= 1e9
-    np.testing.assert_allclose(env._scaled(np.array([0.25, -1.0])), [0.25, -1.0])
+    np.testing.assert_allclose(env._scale(np.array([0.25, -1.0])), [0.25, -1.0])
 
 
 def test_an_action_repeated_sums_rewards_and_stops_at_the_limit() -> None:
