@@ -110,7 +110,7 @@ class Far:
             )  # fmt: skip
         (logs / f"{job.name}.pid").write_text(str(process.pid), encoding="utf-8")
         if len(cores) == job.cores:
-            # Its own, and those that nobody has now: a run begins with compiling, which takes all there are.
+            # Its own and all idle cores: a run starts by compiling, which uses as many as there are.
             os.sched_setaffinity(process.pid, free)
         self.running[job.name] = Running(job, process, cores, self.now)
 
