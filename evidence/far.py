@@ -171,7 +171,7 @@ def _take_up(far: Far) -> None:
 
 
 def _end_left_over(noted: Path, name: str) -> None:
-    """A run outlives the batch that was killed, and is not started a second time."""
+    """End a run that outlived the killed batch, so that it does not run twice."""
     try:
         pid = int(noted.read_text(encoding="utf-8"))
         if name.encode() in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from rliable import library, metrics
 
 from intrigue.envs.atari.games import FIFTY_SEVEN, game_name
 from intrigue.errors import ConfigError
@@ -85,6 +84,7 @@ def test_human_normalised_by_hand():
 
 
 def test_aggregates_are_those_of_rliable():
+    metrics = pytest.importorskip("rliable.metrics")  # a machine for GPU tests may lack it
     scores = np.random.default_rng(3).exponential(size=(5, 9))
     assert mean(scores) == metrics.aggregate_mean(scores)
     assert median(scores) == metrics.aggregate_median(scores) == np.median(scores.mean(axis=0))
@@ -93,6 +93,7 @@ def test_aggregates_are_those_of_rliable():
 
 def by_rliable(statistic, *parts, over_tasks=False):
     """The interval as rliable draws it from NumPy's global generator."""
+    library = pytest.importorskip("rliable.library")
     before = np.random.get_state()
     np.random.seed(0)
     _, found = library.get_interval_estimates(
